@@ -21,8 +21,8 @@ Target small_target() {
 }
 
 // The trace of the kernel that has this block; what it makes is compared with the kernel as it was.
-std::string trace_of(const std::string& graph, const std::string& block) {
-  const Target target = small_target();
+std::string trace_of(const std::string& graph, const std::string& block,
+                     const Target& target = small_target()) {
   for (const Func& kernel : kernels_of(graph, target)) {
     if (to_text(kernel).find("block " + block + "(") == std::string::npos) continue;
     const Schedule schedule = tuner::default_schedule(kernel, target);
@@ -58,6 +58,41 @@ TEST(Streams, OfManyRowsFetchTheNextPanelWhereTwoFit) {
   const std::string trace = trace_of(product(96, 48, 256), "matmul");
   EXPECT_TRUE(has(trace, R"(key="prefetch_next")")) << trace;
   EXPECT_FALSE(has(trace, R"(key="prefetch_ahead")")) << trace;
+}
+
+TEST(Streams, OfLargePanelsFetchTheNextOneWhereTheLastCacheIsFast) {
+  Target slow = small_target();
+  slow.l3.gb_per_s = slow.l2.gb_per_s / 5;
+  const std::string graph = product(24, 150, 256);
+  EXPECT_TRUE(has(trace_of(graph, "matmul"), R"(key="prefetch_next")"));
+  EXPECT_FALSE(has(trace_of(graph, "matmul", slow), R"(key="prefetch_next")"));
+}
+
+TEST(Streams, AreAskedForAsFarAheadAsTheLastCacheIsFast) {
+  Target slow = small_target();
+  slow.l3.gb_per_s = slow.l2.gb_per_s / 5;
+  const std::string graph = product(12, 64, 256);
+  EXPECT_TRUE(has(trace_of(graph, "matmul"), R"(key="prefetch_ahead", value="x1 24")"));
+  EXPECT_TRUE(has(trace_of(graph, "matmul", slow), R"(key="prefetch_ahead", value="x1 8")"));
+}
+
+TEST(Streams, AShorterLastTileFetchesItsShareOfTheNextPanel) {
+  const std::string trace = trace_of(product(23, 64, 256), "matmul");
+  EXPECT_TRUE(has(trace, R"(factors=[0, 12], names=["matmul.rows")")) << trace;
+  EXPECT_TRUE(has(trace, R"(key="prefetch_next", value="x1 matmul.panel 2")")) << trace;
+  EXPECT_TRUE(
+      has(trace_of(product(24, 64, 256), "matmul"), R"(key="prefetch_next", value="x1 matmul.panel")"));
+}
+
+// Rows that are a multiple of a way of the first-level cache apart share its sets: no more of them in a tile than these have lines.
+TEST(Streams, RowsThatShareSetsAreFew) {
+  Target target = small_target();
+  target.l1.ways = 12;
+  target.l1.bytes = 12 * 256;
+  EXPECT_TRUE(
+      has(trace_of(product(28, 80, 160), "matmul", target), R"(factors=[0, 14], names=["matmul.rows")"));
+  EXPECT_TRUE(
+      has(trace_of(product(28, 64, 160), "matmul", target), R"(factors=[0, 10], names=["matmul.rows")"));
 }
 
 TEST(Streams, OfManyRowsAndDeepSumsHaveNarrowPanels) {

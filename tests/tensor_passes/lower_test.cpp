@@ -28,11 +28,26 @@ TEST_P(LowerFile, StaysEquivalentAndMatchesItsGolden) {
 INSTANTIATE_TEST_SUITE_P(Files, LowerFile,
                          ::testing::Values("register_tile", "fused_parallel", "symbolic_tile", "guarded_init",
                                            "vector_reduce", "scan", "scan_own", "padding", "halo", "pad_copy",
-                                           "concat", "masked_tile", "layer_norm", "prefetch_next", "prefetch_single", "prefetch_ahead",
-                                           "masked_update", "transpose_tile", "joined_tile", "packed_tile",
-                                           "tiles", "overlapped_tiles", "dependent_tiles", "open_vectors", "packed_open_tile", "limited",
+                                           "concat", "masked_tile", "layer_norm", "prefetch_next",
+                                           "prefetch_single", "prefetch_ahead", "prefetch_rest",
+                                           "prefetch_rest_of_two", "masked_update", "transpose_tile",
+                                           "joined_tile", "packed_tile", "tiles", "overlapped_tiles",
+                                           "dependent_tiles", "open_vectors", "packed_open_tile", "limited",
                                            "symbolic_rows"),
                          [](const auto& info) { return std::string(info.param); });
+
+// Of processors that drop the others hints for the next panel fetch into the first-level cache.
+TEST(Lower, FetchesPanelsIntoTheFirstLevelWhereTheSecondIsNot) {
+  const Func f = parse(read_file(test_data("tensor_passes/data/prefetch_next.txt")));
+  Target target;
+  const std::string second = to_text(lower(f, target));
+  target.drops_hints = true;
+  const std::string first = to_text(lower(f, target));
+  EXPECT_NE(second.find(" + 768], 2)"), std::string::npos) << second;
+  EXPECT_EQ(second.find(" + 768], 3)"), std::string::npos) << second;
+  EXPECT_NE(first.find(" + 768], 3)"), std::string::npos) << first;
+  EXPECT_EQ(first.find(" + 768], 2)"), std::string::npos) << first;
+}
 
 // Whatever number of rows is left for the last register tile.
 TEST(Lower, DividesOpenRowsAtAnySize) {
