@@ -532,10 +532,18 @@ class RegisterTile {
     }
   }
 
+  bool has_open_rows() const {
+    return is_open(roles_.row) ||
+           std::any_of(roles_.rows.begin(), roles_.rows.end(), [&](int a) { return is_open(a); });
+  }
   int64_t panel_bytes() const { return info_.reduce * tile_.vectors * t_.vector_bits / 8; }
-  bool holds_two_panels() const { return 2 * panel_bytes() <= t_.l2.bytes; }
-  // Whether the last cache gives back fast what did not stay in the one before it.
-  bool has_fast_last_cache() const { return 2 * t_.l3.gb_per_s >= t_.l2.gb_per_s; }
+  // Whether a panel is fetched while the tiles pass over the one before it: where both stay in the second-level cache, or the last one gives
+  // back fast what does not.
+  bool fetches_next_panel() const {
+    const bool stays = 2 * panel_bytes() <= t_.l2.bytes, comes_back = 2 * t_.l3.gb_per_s >= t_.l2.gb_per_s;
+    return tiles_per_panel_ >= 2 && !has_open_rows() && vector_operand_bytes() > t_.l1.bytes &&
+           (stays || comes_back);
+  }
 
   // Hints for what comes of the vector operand. steps: of the sum, in one iteration of the loop.
   void prefetch(const std::string& loop, int64_t steps) {
@@ -546,14 +554,11 @@ class RegisterTile {
   }
 
   // A panel that one tile of rows passes over is read once, as fast as it comes from where the weights are: each of its lines is asked for
-  // some steps ahead, as are those of panels that the second-level cache does not keep. Others are there when their turn comes.
+  // some steps ahead, as are those of panels that are not fetched while the tiles pass over the one before.
   void prefetch_ahead(const std::string& operand, const std::string& loop, int64_t steps) {
-    const bool has_open_rows = is_open(roles_.row) || std::any_of(roles_.rows.begin(), roles_.rows.end(),
-                                                                  [&](int a) { return is_open(a); });
-    const bool is_read_once = tiles_per_panel_ == 1 || !holds_two_panels() || has_open_rows;
     const int64_t ahead =
         d_.decide.choose(info_.name + ".ahead", {0, 8, 16, 32, 48, 64, 96, 128, 192},
-                         is_read_once && vector_bytes_of_all() > t_.l1.bytes ? steps_ahead() : 0);
+                         !fetches_next_panel() && vector_bytes_of_all() > t_.l1.bytes ? steps_ahead() : 0);
     if (ahead == 0) return;
     try_step(d_, Annotate{"", loop, "prefetch_ahead", text(operand, " ", ceil_div64(ahead, steps))});
   }
@@ -585,9 +590,7 @@ class RegisterTile {
       options.push_back(n);
       if (n <= steps_between) preferred = n;
     }
-    const bool is_streamed = tiles_per_panel_ >= 2 && vector_operand_bytes() > t_.l1.bytes &&
-                             (holds_two_panels() || has_fast_last_cache());
-    int64_t every = d_.decide.choose(info_.name + ".prefetch", options, is_streamed ? preferred : 0);
+    int64_t every = d_.decide.choose(info_.name + ".prefetch", options, fetches_next_panel() ? preferred : 0);
     if (every == 0) return loop;
     std::string at = loop, inner = loop;
     if (every > 1) {
@@ -598,7 +601,7 @@ class RegisterTile {
     // The last tile is shorter: a piece of code of its own.
     const int64_t rows = extent(roles_.row);
     const bool has_rest =
-        !is_open(roles_.row) && rows % tile_.rows != 0 && tiles_per_panel_ == ceil_div64(rows, tile_.rows);
+        !has_open_rows() && rows % tile_.rows != 0 && tiles_per_panel_ == ceil_div64(rows, tile_.rows);
     must_step(d_, Annotate{"", at, "prefetch_next",
                            has_rest ? text(operand, " ", outer_loop_, " ", tiles_per_panel_)
                                     : text(operand, " ", outer_loop_)});

@@ -54,24 +54,31 @@ class FindLoads : public Visitor {
   int64_t turns_ = 1;
 };
 
-// A box that is one run of elements: part of dimension `from`, all of the later ones.
-struct Piece {
+// A box as runs of elements that lie one behind the other: each is a part of dimension `from` and all of the later ones, and the dimensions
+// before it say how many there are.
+struct Runs {
   size_t from = 0;
-  int64_t count = 0;
+  int64_t count = 1;   // of elements
+  int64_t number = 1;  // of runs
 };
 
-std::optional<Piece> as_piece(const Box& box, const std::vector<Expr>& shape) {
+std::optional<Runs> as_runs(const Box& box, const std::vector<Expr>& shape) {
   if (shape.empty()) return std::nullopt;
-  Piece piece{0, 1};
-  while (piece.from + 1 < shape.size() && is_int(box.dims[piece.from].width, 0))
-    ++piece.from;
-  for (size_t d = piece.from; d < shape.size(); ++d) {
-    int64_t width = 0, extent = 0;
-    if (!as_int(box.dims[d].width, &width) || !as_int(shape[d], &extent)) return std::nullopt;
-    if (d > piece.from && width + 1 != extent) return std::nullopt;
-    piece.count *= width + 1;
+  std::vector<int64_t> sizes;
+  for (const auto& dim : box.dims) {
+    int64_t width = 0;
+    if (!as_int(dim.width, &width)) return std::nullopt;
+    sizes.push_back(width + 1);
   }
-  return piece;
+  Runs runs;
+  runs.from = shape.size() - 1;
+  while (runs.from > 0 && is_int(shape[runs.from], sizes[runs.from]))
+    --runs.from;
+  while (runs.from + 1 < shape.size() && sizes[runs.from] == 1)
+    ++runs.from;
+  for (size_t d = 0; d < shape.size(); ++d)
+    (d < runs.from ? runs.number : runs.count) *= sizes[d];
+  return runs;
 }
 
 class PlacePrefetches : public ScopedMutator {
@@ -125,15 +132,17 @@ class PlacePrefetches : public ScopedMutator {
     return value;
   }
 
-  // What the body reads of a buffer while the loops behind the first `standing` run, in one run of elements.
+  // What the body reads of a buffer while the loops behind the first `standing` run.
   struct Read {
     Buffer buffer;
     Box box;
-    Piece piece;
+    Runs runs;
     int64_t line = 1;    // elements
     int64_t stores = 0;  // in the body
 
-    int64_t lines() const { return (piece.count + line - 1) / line; }
+    int64_t elements() const { return runs.count * runs.number; }
+    int64_t lines_of_run() const { return (runs.count + line - 1) / line; }
+    int64_t lines() const { return lines_of_run() * runs.number; }
   };
   std::optional<Read> read_of(const For& n, const std::string& buffer, size_t standing) const {
     FindLoads found(buffer);
@@ -141,24 +150,21 @@ class PlacePrefetches : public ScopedMutator {
     if (found.loads.empty()) return std::nullopt;
     std::optional<Box> box = box_of(found, standing);
     const Buffer& read = found.loads[0]->buffer;
-    std::optional<Piece> piece = box ? as_piece(*box, read.shape()) : std::nullopt;
-    if (!piece) return std::nullopt;
-    return Read{read, *box, *piece, target_.l2.line / byte_size(read.element()), found.stores};
+    std::optional<Runs> runs = box ? as_runs(*box, read.shape()) : std::nullopt;
+    if (!runs) return std::nullopt;
+    return Read{read, *box, *runs, target_.l2.line / byte_size(read.element()), found.stores};
   }
 
   // Iterations among which the lines are spread, and which of them a piece of code begins with.
   struct Turns {
     int64_t slots = 1, first = 0;
   };
-  // Of a piece of code with so many iterations, which pass over the part so many times. What passes over it once has no time for the next
-  // one, unless it is one of several pieces: of the last of three passes and more a third or less, of two all lines in both, as a piece does
-  // not know which of them it is (the second finds them there).
-  static std::optional<Turns> turns_of(const std::vector<std::string>& words, int64_t slots, int64_t passes) {
-    const std::optional<int64_t> all = words.size() == 3 ? number(words[2]) : passes;
-    if (!all || *all < 2 || passes < 1) return std::nullopt;
-    if (passes >= *all || *all == 2) return Turns{slots, 0};
+  // Of a piece of code with so many iterations, which passes over the part so many times of all. The rest of three times and more fetches
+  // its share; of two both pieces fetch all lines, as neither knows which of them it is (the second finds them there).
+  static Turns turns_of(int64_t slots, int64_t passes, int64_t all) {
+    if (passes < 1 || passes >= all || all == 2) return {slots, 0};
     const int64_t each = slots / passes;
-    return Turns{each * *all, passes == 1 ? each * (*all - 1) : 0};
+    return {each * all, passes == 1 ? each * (all - 1) : 0};
   }
 
   std::vector<Stmt> hints_of_next(const For& n) {
@@ -169,7 +175,7 @@ class PlacePrefetches : public ScopedMutator {
       ++ahead;
     if (ahead + 1 >= loops_.size()) return {};
     const std::optional<Read> read = read_of(n, words[0], ahead + 1);
-    if (!read) return {};
+    if (!read || read->runs.number != 1) return {};
     // Iterations of n within one of the loop, and the number of this one.
     int64_t slots = 1;
     Expr slot = 0;
@@ -179,32 +185,24 @@ class PlacePrefetches : public ScopedMutator {
       slots *= extent;
       slot = slot * Expr(extent) + (loops_[i]->var - loops_[i]->min);
     }
-    const int64_t elements = elements_of(n, words[0]);
-    const std::optional<Turns> turns =
-        turns_of(words, slots, elements == 0 ? 2 : elements * slots / read->piece.count);
-    if (!turns) return {};
-    const int64_t lines = read->lines(), share = (lines + turns->slots - 1) / turns->slots;
+    Turns turns{slots, 0};
+    if (words.size() == 3) {
+      const std::optional<int64_t> passes = number(words[2]);
+      const std::optional<Read> own = read_of(n, words[0], loops_.size());
+      if (!passes || !own) return {};
+      turns = turns_of(slots, own->elements() * slots / read->elements(), *passes);
+    }
+    const int64_t lines = read->lines(), share = (lines + turns.slots - 1) / turns.slots;
     if (share > kMostLines) return {};
     VarMap advance{{loops_[ahead]->var.get(), loops_[ahead]->var + Expr(1)}};
     std::vector<Stmt> out;
     for (int64_t i = 0; i < share; ++i) {
-      Expr at = (slot + Expr(turns->first)) * Expr(share) + Expr(i);
-      if (share * turns->slots > lines) at = min(at, Expr(lines - 1));
+      Expr at = (slot + Expr(turns.first)) * Expr(share) + Expr(i);
+      if (share * turns.slots > lines) at = min(at, Expr(lines - 1));
       out.push_back(Evaluate::make(
-          hint(*read, at * Expr(read->line), advance, target_.drops_hints ? kFirstLevel : kSecondLevel)));
+          hint(*read, 0, at * Expr(read->line), advance, target_.drops_hints ? kFirstLevel : kSecondLevel)));
     }
     return out;
-  }
-
-  // How many elements one iteration reads; 0 where that is not constant.
-  int64_t elements_of(const For& n, const std::string& buffer) const {
-    FindLoads found(buffer);
-    found.visit(n.body);
-    const std::optional<Box> box = box_of(found, loops_.size());
-    int64_t count = box ? 1 : 0, width = 0;
-    for (size_t d = 0; box && d < box->dims.size(); ++d)
-      count = as_int(box->dims[d].width, &width) ? count * (width + 1) : 0;
-    return count;
   }
 
   std::vector<Stmt> hints_ahead(const For& n) {
@@ -215,8 +213,10 @@ class PlacePrefetches : public ScopedMutator {
     if (!read || read->lines() > kMostLinesAhead || read->stores < kLeastStores * read->lines()) return {};
     VarMap advance{{n.var.get(), n.var + Expr(*distance)}};
     std::vector<Stmt> out;
-    for (int64_t i = 0; i < read->lines(); ++i)
-      out.push_back(Evaluate::make(hint(*read, Expr(i * read->line), advance, kFirstLevel)));
+    for (int64_t run = 0; run < read->runs.number; ++run) {
+      for (int64_t i = 0; i < read->lines_of_run(); ++i)
+        out.push_back(Evaluate::make(hint(*read, run, Expr(i * read->line), advance, kFirstLevel)));
+    }
     return out;
   }
 
@@ -251,17 +251,22 @@ class PlacePrefetches : public ScopedMutator {
     return e;
   }
 
-  // A prefetch of element `at` of what is read, in a later iteration.
-  Expr hint(const Read& read, const Expr& at, const VarMap& advance, int64_t locality) {
+  // A prefetch of element `at` of a run of what is read, in a later iteration.
+  Expr hint(const Read& read, int64_t run, const Expr& at, const VarMap& advance, int64_t locality) {
     std::vector<Expr> indices;
+    int64_t inner = read.runs.number;  // runs in one element of the dimension
     for (size_t d = 0; d < read.box.dims.size(); ++d) {
       Expr index = substitute(read.box.dims[d].low, advance);
-      if (d >= read.piece.from) {
+      int64_t width = 0;
+      if (d < read.runs.from && as_int(read.box.dims[d].width, &width)) {
+        inner /= width + 1;
+        index = index + Expr(run / inner % (width + 1));
+      } else {
         Expr inside = 1;
         for (size_t i = d + 1; i < read.box.dims.size(); ++i)
           inside = inside * read.buffer.shape()[i];
         Expr part = floor_div(at, inside);
-        index = index + (d == read.piece.from ? part : floor_mod(part, read.buffer.shape()[d]));
+        index = index + (d == read.runs.from ? part : floor_mod(part, read.buffer.shape()[d]));
       }
       indices.push_back(analyzer_.simplify(index));
     }
