@@ -28,8 +28,8 @@ namespace {
 
 constexpr int64_t KB = 1 << 10, MB = 1 << 20;
 
-// What one core reads of the last cache, of a few cores, and of a mesh of many: of an Intel Xeon with Sapphire Rapids' instructions 29 were
-// measured, the others are taken to be alike.
+// What one core reads of the last cache, of a few cores (a round figure; a Zen 5 read 107), and of a mesh of many (an Intel Xeon with
+// Sapphire Rapids' instructions read 29); the others are taken to be alike.
 constexpr double kRing = 80, kMesh = 30;
 
 // What the schedules' cost formulas need to know of a CPU; figures are for one core.
@@ -40,7 +40,7 @@ struct CpuRow {
   double ghz;
   int64_t l1, l2, l3;
   double l3_gb_per_s = kRing;
-  bool drops_hints = false;
+  bool drops_hints = false;  // seen on a Zen 5; of a Zen 4 by Wang et al., arXiv 2411.02814
 };
 
 // The first three stand for every CPU of their level that has no row of its own.

@@ -14,6 +14,10 @@ struct Cache {
   int ways = 8;
   int line = 64;
   double gb_per_s = 0;  // read bandwidth of one core
+
+  // How many lines it holds of places that are `stride` bytes apart, with `run` lines at each: places that are a multiple of a way's size
+  // apart share their sets.
+  int64_t lines_held(int64_t stride, int64_t run = 1) const;
 };
 
 enum class TargetKind : uint8_t { cpu, cuda };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "support/text.h"
 #include "tensor/schedule/weight_order.h"
@@ -206,14 +205,6 @@ int64_t row_stride(const BlockInfo& info, const Packing& p) {
   return stride;
 }
 
-// How many lines that lie `stride` bytes apart a cache holds, with `run` lines at each place.
-int64_t lines_held(const Cache& cache, int64_t stride, int64_t run) {
-  int64_t way = std::max<int64_t>(cache.line, cache.bytes / cache.ways);
-  int64_t places = way / std::gcd(way, std::max<int64_t>(stride, 1));
-  int64_t sets = std::min(way / cache.line, std::max<int64_t>(places, 1) * run);
-  return sets * cache.ways;
-}
-
 // Cycles that a row tile loses for each vector of a panel that it reads from the unpacked operand.
 double cycles_lost(const BlockInfo& info, const Packing& p, const Target& t) {
   if (p.is_transposed) return p.lanes;
@@ -224,8 +215,8 @@ double cycles_lost(const BlockInfo& info, const Packing& p, const Target& t) {
   double lost = 0;
   constexpr int64_t kPage = 4096, kPagesNear = 64;  // pages whose addresses the first-level TLB holds
   if (stride % t.l1.line != 0) lost += 1;           // vectors across two lines
-  if (2 * lines > lines_held(t.l1, stride, run)) lost += 1;
-  if (lines > lines_held(t.l2, stride, run)) lost += 10;
+  if (2 * lines > t.l1.lines_held(stride, run)) lost += 1;
+  if (lines > t.l2.lines_held(stride, run)) lost += 10;
   if (info.reduce * std::min(stride, kPage) / kPage > kPagesNear) lost += 2;
   return lost;
 }

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <numeric>
 
 namespace mcc::tuner {
 
@@ -31,9 +30,8 @@ double fetch_cycles(int64_t vectors, int64_t passes, const TileProblem& p, const
 // element is read. (28 rows of 3072 on a Zen 5, whose cache has 12 ways: two tiles of 14 take a tenth longer than three of 10 and 8.)
 double scalar_cycles(int64_t rows, const TileProblem& p, const Target& t) {
   constexpr double kShown = 0.6;
-  constexpr int64_t kScalar = 4;  // bytes
-  const int64_t way = t.l1.bytes / t.l1.ways;
-  if (p.row_stride == 0 || rows * std::gcd(way, p.row_stride) <= way * t.l1.ways) return 0;
+  constexpr int64_t kScalar = 4;  // bytes: an f32, or what an instruction takes of narrower numbers
+  if (p.row_stride == 0 || rows <= t.l1.lines_held(p.row_stride)) return 0;
   return kShown * cycles_for(static_cast<double>(rows * kScalar), t.l2, t);
 }
 

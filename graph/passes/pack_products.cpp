@@ -1,7 +1,6 @@
 #include "graph/passes/pack_products.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "graph/ops/common.h"
 #include "graph/passes/rewrite.h"
@@ -29,19 +28,18 @@ int64_t panel_width(int64_t columns, const tensor::Target& target) {
 
 namespace {
 
-// Whether the nearest cache keeps a line of each of so many rows that lie one behind the other: those that are a multiple of a way's size
-// apart share a set.
+// Whether the nearest cache keeps a line of each of so many rows that lie one behind the other.
 bool keeps_rows(int64_t rows, int64_t depth, const tensor::Target& target) {
-  const int64_t way = target.l1.bytes / target.l1.ways, row = depth * byte_size(ElementType::f32);
-  return rows * std::gcd(way, row) <= way * target.l1.ways;
+  return rows <= target.l1.lines_held(depth * byte_size(ElementType::f32));
 }
 
 }  // namespace
 
 // Few rows read weights about as fast as memory gives them: best once, by one tile of all of them, whose lines can be asked for in time
 // (tuner/rule_register_tile.cpp), or by two. Of more rows a panel stays in the second-level cache, while the next one is fetched into it.
-// In a loop written in C, on one core of a Sapphire Rapids, of matrices of 4096 x 4096 in ms, with four vectors and with two: 8 rows 3.6 and 2.4, 12 rows 3.7 and
-// 2.6, 16 rows 5.2 and 4.1, 32 rows 8.5 and 6.8, 96 rows 22.5 and 21.4; of 1024 x 4096: 12 rows 0.82 and 0.66, 24 rows 1.18 and 1.21.
+// In a loop written in C, on one core of a Sapphire Rapids, of matrices of 4096 x 4096 in ms, with four vectors and with two: 8 rows 3.6 and
+// 2.4, 12 rows 3.7 and 2.6, 16 rows 5.2 and 4.1, 32 rows 8.5 and 6.8, 96 rows 22.5 and 21.4; of 1024 x 4096: 12 rows 0.82 and 0.66, 24 rows
+// 1.18 and 1.21.
 int64_t panel_width(int64_t columns, int64_t depth, int64_t rows, const tensor::Target& target) {
   constexpr int64_t kPair = 2, kRowsOfPairs = 12;
   const int64_t lanes = target.lanes(32), vectors = (columns + lanes - 1) / lanes,

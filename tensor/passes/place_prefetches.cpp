@@ -57,6 +57,7 @@ class FindLoads : public Visitor {
 // A box as runs of elements that lie one behind the other: each is a part of dimension `from` and all of the later ones, and the dimensions
 // before it say how many there are.
 struct Runs {
+  std::vector<int64_t> sizes;  // of the box
   size_t from = 0;
   int64_t count = 1;   // of elements
   int64_t number = 1;  // of runs
@@ -64,13 +65,13 @@ struct Runs {
 
 std::optional<Runs> as_runs(const Box& box, const std::vector<Expr>& shape) {
   if (shape.empty()) return std::nullopt;
-  std::vector<int64_t> sizes;
+  Runs runs;
+  std::vector<int64_t>& sizes = runs.sizes;
   for (const auto& dim : box.dims) {
     int64_t width = 0;
     if (!as_int(dim.width, &width)) return std::nullopt;
     sizes.push_back(width + 1);
   }
-  Runs runs;
   runs.from = shape.size() - 1;
   while (runs.from > 0 && is_int(shape[runs.from], sizes[runs.from]))
     --runs.from;
@@ -195,12 +196,12 @@ class PlacePrefetches : public ScopedMutator {
     const int64_t lines = read->lines(), share = (lines + turns.slots - 1) / turns.slots;
     if (share > kMostLines) return {};
     VarMap advance{{loops_[ahead]->var.get(), loops_[ahead]->var + Expr(1)}};
+    const int64_t level = target_.drops_hints ? kFirstLevel : kSecondLevel;
     std::vector<Stmt> out;
     for (int64_t i = 0; i < share; ++i) {
       Expr at = (slot + Expr(turns.first)) * Expr(share) + Expr(i);
       if (share * turns.slots > lines) at = min(at, Expr(lines - 1));
-      out.push_back(Evaluate::make(
-          hint(*read, 0, at * Expr(read->line), advance, target_.drops_hints ? kFirstLevel : kSecondLevel)));
+      out.push_back(Evaluate::make(hint(*read, 0, at * Expr(read->line), advance, level)));
     }
     return out;
   }
@@ -257,10 +258,9 @@ class PlacePrefetches : public ScopedMutator {
     int64_t inner = read.runs.number;  // runs in one element of the dimension
     for (size_t d = 0; d < read.box.dims.size(); ++d) {
       Expr index = substitute(read.box.dims[d].low, advance);
-      int64_t width = 0;
-      if (d < read.runs.from && as_int(read.box.dims[d].width, &width)) {
-        inner /= width + 1;
-        index = index + Expr(run / inner % (width + 1));
+      if (d < read.runs.from) {
+        inner /= read.runs.sizes[d];
+        index = index + Expr(run / inner % read.runs.sizes[d]);
       } else {
         Expr inside = 1;
         for (size_t i = d + 1; i < read.box.dims.size(); ++i)

@@ -7,7 +7,7 @@
 namespace mcc::tensor {
 
 // A loop's annotation "prefetch_next" = "B L" asks that, while an iteration of the loop L around it runs, the part of buffer B
-// that the next iteration of L reads is fetched into the second-level cache: a few lines at the start of each iteration
+// that the next iteration of L reads is fetched into the second-level cache (the first, of a target that drops such hints): a few lines at the start of each iteration
 // of the annotated loop, spread evenly. So a panel of weights is there when its turn comes, though it comes from memory.
 // Each piece of code that the loop becomes does so. "B L N" says that the part is passed over N times, the last time by another piece than
 // the others (a shorter tile), among which the lines are spread then.
