@@ -216,8 +216,9 @@ llvm::Value* KernelEmitter::on(const VectorReduce& n) {
   return b_.CreateExtractElement(value, uint64_t{0});
 }
 
-// vdpbf16ps; or vpdpbusd: bytes of the second operand unsigned, of the third one signed; no sum saturates. Without it two products of
-// pairs of 16-bit numbers (vpmaddwd): the even bytes of both operands, and the odd ones.
+// vdpbf16ps; vpmaddwd of numbers of 16 bits and bytes that are widened (vpmovsxbw); or vpdpbusd: bytes of the second operand unsigned,
+// of the third one signed; no sum saturates. Without it two products of pairs of 16-bit numbers: the even bytes of both operands, and
+// the odd ones.
 llvm::Value* KernelEmitter::emit_dot(const Call& n) {
   const int lanes = n.type.lanes;
   Value* sums = emit(n.args[0]);
@@ -234,16 +235,21 @@ llvm::Value* KernelEmitter::emit_dot(const Call& n) {
     // take a third longer on Zen 4. Products are the same either way.
     return b_.CreateIntrinsic(product, {}, {sums, b_.CreateBitCast(b, pairs), b_.CreateBitCast(a, pairs)});
   }
+  LlvmType* halves = llvm::FixedVectorType::get(b_.getInt16Ty(), 2U * static_cast<unsigned>(lanes));
+  auto products = [&](Value* left, Value* right) {
+    const ID product = lanes == 16  ? llvm::Intrinsic::x86_avx512_pmaddw_d_512
+                       : lanes == 8 ? llvm::Intrinsic::x86_avx2_pmadd_wd
+                                    : llvm::Intrinsic::x86_sse2_pmadd_wd;
+    return b_.CreateIntrinsic(product, {}, {left, right});
+  };
+  if (n.function == Intrinsic::dot2_i16i8)
+    return b_.CreateAdd(sums, products(b_.CreateBitCast(a, halves), b_.CreateSExt(b, halves)));
   b = b_.CreateBitCast(b, sums->getType());
   if (n.function == Intrinsic::dot4_i8u8) std::swap(a, b);
   if (takes_bytes_apart(target_)) {
     MCC_CHECK(lanes == 8, "a dot product of ", lanes, " lanes of bytes taken apart");
-    LlvmType* words = llvm::FixedVectorType::get(b_.getInt16Ty(), 2U * static_cast<unsigned>(lanes));
-    a = b_.CreateBitCast(a, words);
-    b = b_.CreateBitCast(b, words);
-    auto products = [&](Value* left, Value* right) {
-      return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx2_pmadd_wd, {}, {left, right});
-    };
+    a = b_.CreateBitCast(a, halves);
+    b = b_.CreateBitCast(b, halves);
     Value* even = products(b_.CreateAnd(a, 255), b_.CreateAShr(b_.CreateShl(b, 8), 8));
     Value* odd = products(b_.CreateLShr(a, 8), b_.CreateAShr(b, 8));
     return b_.CreateAdd(sums, b_.CreateAdd(even, odd));
@@ -333,6 +339,7 @@ llvm::Value* KernelEmitter::emit_lanewise(const Call& n) {
     case Intrinsic::dot4_u8i8:
     case Intrinsic::dot4_i8u8:
     case Intrinsic::dot4_i8i8:
+    case Intrinsic::dot2_i16i8:
     case Intrinsic::dot2_bf16:
 #define X(name) case Intrinsic::name:
     MCC_THREAD_INTRINSICS(X)

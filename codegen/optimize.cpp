@@ -2,10 +2,14 @@
 
 #include <llvm/Analysis/CGSCCPassManager.h>
 #include <llvm/Analysis/LoopAnalysisManager.h>
+#include <llvm/CodeGen/MachineModuleInfo.h>
+#include <llvm/CodeGen/Passes.h>
+#include <llvm/CodeGen/TargetPassConfig.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
 
 #include "support/check.h"
 
@@ -22,6 +26,26 @@ constexpr const char* kDevicePasses =
     "always-inline,function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),early-cse<"
     "memssa>,"
     "instcombine<no-verify-fixpoint>,simplifycfg,infer-alignment),globaldce";
+
+// As TargetMachine::addPassesToEmitFile, but sums stay in the order in which a schedule makes them: LLVM's MachineCombiner would add products
+// of integers to each other first, to shorten chains, and registers that hold a tile's sums have no room for those.
+void add_passes(llvm::TargetMachine& machine, llvm::legacy::PassManager& passes, llvm::raw_pwrite_stream& out,
+                llvm::CodeGenFileType kind) {
+  auto& target = static_cast<llvm::LLVMTargetMachine&>(machine);
+  llvm::TargetPassConfig* config = target.createPassConfig(passes);
+  config->disablePass(&llvm::MachineCombinerID);
+  passes.add(config);
+  auto* info = new llvm::MachineModuleInfoWrapperPass(&target);  // the pass manager's
+  passes.add(info);
+  bool refused = config->addISelPasses();
+  if (!refused) {
+    config->addMachinePasses();
+    config->setInitialized();
+    refused = target.addAsmPrinter(passes, out, nullptr, kind, info->getMMI().getContext());
+  }
+  MCC_CHECK(!refused, "the target cannot emit this kind of file");
+  passes.add(llvm::createFreeMachineFunctionPass());
+}
 
 }  // namespace
 
@@ -60,8 +84,7 @@ std::string generate_code(llvm::Module& module, llvm::TargetMachine& machine, ll
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
   llvm::legacy::PassManager passes;
-  bool refused = machine.addPassesToEmitFile(passes, stream, nullptr, kind);
-  MCC_CHECK(!refused, "the target cannot emit this kind of file");
+  add_passes(machine, passes, stream, kind);
   passes.run(module);
   return {bytes.begin(), bytes.end()};
 }

@@ -256,10 +256,11 @@ struct VectorReduce : ExprNode {
 //   rem: IEEE remainder is not here; see Binary mod
 //   prefetch(load, k)      a hint for the address of a Load, k = 0 (one use) .. 3 (keep); statement only
 //   likely(cond)           the condition is expected to hold
-// Of words, 32 bits that hold four bytes or two halves, of which a sum takes all:
+// Of words, 32 bits that hold four bytes or two elements of 16 bits, of which a sum takes all:
 //   dot4_u8i8(c, a, b)     c (i32xn) + a (u8x4) . the four of b (i8x4n) at each lane; exact, wrapping as i32 does
 //   dot4_i8u8(c, a, b)     the same with a of i8 and b of u8
 //   dot4_i8i8(c, a, b)     the same of i8 alone
+//   dot2_i16i8(c, a, b)    c (i32xn) + a (i16x2) . the two of b (i8x2n) at each lane; exact, wrapping as i32 does
 //   dot2_bf16(c, a, b)     c (f32xn) + a (bf16x2) . the two of b (bf16x2n) at each lane; products are exact, summed in any order, numbers
 //                          below the smallest normal one may count as 0
 // Of tiles, eight registers of a CPU's thread that hold a matrix each (AMX). All are statements only. Sums are tiles of `rows` rows of 16
@@ -336,7 +337,7 @@ struct VectorReduce : ExprNode {
                   X(shuffle_from, 2) X(load_matrices, 2) X(load_matrices_transposed, 2) X(mma_f16, 3)       \
                       X(mma_bf16, 3) X(mma_tf32, 3) X(mma_i8, 3) X(mma_u8i8, 3) X(async_copy, 2)            \
                           X(async_commit, 0) X(async_wait, 1) X(dot4_u8i8, 3) X(dot4_i8u8, 3)               \
-                              X(dot4_i8i8, 3) X(dot2_bf16, 3) X(wgmma_fence, 1) X(wgmma_f16, 11)            \
+                              X(dot4_i8i8, 3) X(dot2_i16i8, 3) X(dot2_bf16, 3) X(wgmma_fence, 1) X(wgmma_f16, 11)            \
                                   X(wgmma_bf16, 11) X(wgmma_tf32, 11) X(wgmma_i8, 11) X(wgmma_u8i8, 11)     \
                                       X(wgmma_commit, 0) X(wgmma_wait, 2) X(fence_async, 0) X(bulk_init, 1) \
                                           X(bulk_expect, 2) X(bulk_copy, 9) X(bulk_wait, 2)                 \

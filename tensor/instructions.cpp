@@ -9,10 +9,10 @@
 namespace mcc::tensor {
 namespace {
 
-// acc[lane] += a[0..n] . b[lane, 0..n]: products of u8 or i8 and i8 summed into i32, n = 4, or of bf16 into f32, n = 2.
+// acc[lane] += a[0..n] . b[lane, 0..n]: products of u8 or i8 and i8 summed into i32, n = 4, of i16 and i8, n = 2, or of bf16 into f32, n = 2.
 Instruction dot_product(Intrinsic dot, std::string feature, int lanes) {
   const ElementType right = right_element(dot), sum = sum_element(dot);
-  const int n = word_elements(right);
+  const int n = dot_elements(dot);
   FuncBuilder builder(text(to_text(dot), "_", mcc::to_text(sum), "x", lanes));
   Buffer a = builder.input("a", left_element(dot), {n});
   Buffer b = builder.input("b", right, {lanes, n});
@@ -187,6 +187,9 @@ std::vector<Instruction> make_instructions() {
   list.push_back(dot_product(Intrinsic::dot4_u8i8, "avx2", 8));
   list.push_back(dot_product(Intrinsic::dot4_i8u8, "avx512vnni", 16));
   list.push_back(dot_product(Intrinsic::dot4_i8u8, "avx2", 8));
+  list.push_back(dot_product(Intrinsic::dot2_i16i8, "avx512bw", 16));
+  list.push_back(dot_product(Intrinsic::dot2_i16i8, "avx2", 8));
+  list.push_back(dot_product(Intrinsic::dot2_i16i8, "sse4.1", 4));
   list.push_back(dot_product(Intrinsic::dot2_bf16, "avx512bf16", 16));
   list.push_back(dot_product(Intrinsic::dot4_u8i8, "sm_70", 4));
   list.push_back(dot_product(Intrinsic::dot4_i8i8, "sm_70", 4));
@@ -264,6 +267,10 @@ bool multiplies_matrices(const Gpu& gpu, ElementType factor) {
 
 bool takes_bytes_apart(const Target& target) {
   return target.kind == TargetKind::cpu && !has_feature(target, target.vector_bits == 512 ? "avx512vnni" : "avxvnni");
+}
+
+ElementType left_of_bytes(const Target& target) {
+  return takes_bytes_apart(target) ? ElementType::i16 : ElementType::u8;
 }
 
 bool looks_up_bytes(const Target& target) {

@@ -54,6 +54,8 @@ int64_t largest_tile(int64_t extent);
 // Whether a dot product of bytes is no instruction of a CPU's own (vpdpbusd) but two products of pairs of 16-bit numbers, the even
 // bytes and the odd ones of each group of four (vpmaddwd of AVX2, which is exact; vpmaddubsw would saturate).
 bool takes_bytes_apart(const Target& target);
+// As what the left side of products of bytes suits the target best: bytes, or numbers of 16 bits where those would be taken apart.
+ElementType left_of_bytes(const Target& target);
 // Whether a CPU finds a vector of bytes in a table of 256 that registers hold (vpermi2b of AVX512-VBMI).
 bool looks_up_bytes(const Target& target);
 // Whether it finds a vector of f32 in a table of 16, by the lowest four bits of each of as many integers.

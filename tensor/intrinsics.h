@@ -31,7 +31,7 @@ namespace mcc::tensor {
 #define MCC_OTHER_INTRINSICS(X)                                                                            \
   X(abs)                                                                                                   \
   X(is_nan) X(is_inf) X(logical_not) X(bit_not) X(popcount) X(bit_cast) X(prefetch) X(likely) X(dot4_u8i8) \
-      X(dot4_i8u8) X(dot4_i8i8) X(dot2_bf16)
+      X(dot4_i8u8) X(dot4_i8i8) X(dot2_i16i8) X(dot2_bf16)
 
 // Of the threads of a GPU's block: only there are instructions for them.
 #define MCC_THREAD_INTRINSICS(X)                                                                            \
@@ -64,7 +64,7 @@ namespace mcc::tensor {
 //   rows        16 bytes, and 1, 2 or 4
 //   mma         i32x4 (or 8 elements), i32x2, and f32x4 or i32x4
 //   async       two loads, nothing, or a constant
-//   dot         i32xn, u8x4 or i8x4, and i8x4n; or f32xn, bf16x2 and bf16x2n
+//   dot         i32xn, u8x4 or i8x4, and i8x4n; i32xn, i16x2 and i8x2n; or f32xn, bf16x2 and bf16x2n
 //   wgmma       nothing; the sums (a load of f32 or i32), and a constant, or two operands, each a load and four constants
 //   bulk        a load of i64, and a number or a box
 //   tile        loads, and constants
@@ -136,6 +136,7 @@ constexpr IntrinsicClass class_of(Intrinsic function) {
     case Intrinsic::dot4_u8i8:
     case Intrinsic::dot4_i8u8:
     case Intrinsic::dot4_i8i8:
+    case Intrinsic::dot2_i16i8:
     case Intrinsic::dot2_bf16:
       return IntrinsicClass::dot;
     case Intrinsic::wgmma_fence:
@@ -206,6 +207,7 @@ constexpr ElementType left_element(Intrinsic function) {
                            function == Intrinsic::wgmma_u8i8 || function == Intrinsic::tile_product_u8i8 ||
                            function == Intrinsic::tile_multiply_u8i8;
   if (function == Intrinsic::dot4_i8u8) return ElementType::i8;
+  if (function == Intrinsic::dot2_i16i8) return ElementType::i16;
   return is_unsigned ? ElementType::u8 : right_element(function);
 }
 constexpr ElementType sum_element(Intrinsic function) {
@@ -214,6 +216,8 @@ constexpr ElementType sum_element(Intrinsic function) {
 }
 // Elements of a word.
 inline int word_elements(ElementType element) { return 32 / bit_width(element); }
+// Those that a product of words takes along the sum: a word of its left operand.
+inline int dot_elements(Intrinsic function) { return word_elements(left_element(function)); }
 // Tiles that a thread has, and what one has at most: rows, and columns of 32 bits.
 inline constexpr int kTiles = 8, kTileRows = 16, kTileColumns = 16;
 // Whether it multiplies tiles, in memory or in registers.

@@ -19,7 +19,7 @@ double cycles_for(double bytes, const tensor::Cache& from, const Target& t) {
 // passes: of tiles over a panel, where they are few; the first finds it further away. 0: many.
 double fetch_cycles(int64_t vectors, int64_t passes, const TileProblem& p, const Target& t) {
   constexpr double kShown = 0.3;
-  const int64_t step = vectors * t.vector_bits / 8, panel = p.steps * step;
+  const int64_t step = vectors * p.vector_bytes(t), panel = p.steps * step;
   if (panel <= t.l1.bytes / 2) return 0;
   const double far = cycles_for(static_cast<double>(step), t.l3, t),
                near = panel <= t.l2.bytes * 3 / 4 ? cycles_for(static_cast<double>(step), t.l2, t) : far;
@@ -46,10 +46,17 @@ double apart_cycles(int64_t rows, int64_t vectors, const Target& t) {
   return static_cast<double>(4 * rows * vectors + 2 * rows + 3 * vectors) / (kPortsPerMultiplier * t.fma_ports);
 }
 
+// Where only the vectors are widened: a product and a sum for each vector of sums, and a shuffle for each of the other.
+double widened_cycles(int64_t rows, int64_t vectors, const Target& t) {
+  return static_cast<double>(2 * rows * vectors + vectors) / (kPortsPerMultiplier * t.fma_ports);
+}
+
 double step_cycles(int64_t rows, int64_t vectors, double loads_per_cycle, const TileProblem& p,
                    const Target& t) {
   const bool shared = p.is_shared_scalar;
-  double fma = p.takes_bytes_apart ? apart_cycles(rows, vectors, t) : static_cast<double>(rows * vectors) / t.fma_ports;
+  double fma = p.takes_bytes_apart ? apart_cycles(rows, vectors, t)
+               : p.widens_bytes    ? widened_cycles(rows, vectors, t)
+                                   : static_cast<double>(rows * vectors) / t.fma_ports;
   double loads = static_cast<double>(shared ? rows + vectors : rows * vectors + vectors) / loads_per_cycle;
   return std::max({fma, loads, static_cast<double>(t.fma_latency)});
 }
@@ -112,8 +119,8 @@ std::vector<TileSize> legal_tiles(const TileProblem& p, const Target& t) {
     int64_t most = p.is_shared_scalar ? 28 : std::max<int64_t>(1, registers / (2 * vectors));
     auto cycles_of = p.has_open_rows ? open_panel_cycles : panel_cycles;
     for (int64_t rows = 1; rows <= (p.has_open_rows ? most : std::min<int64_t>(p.rows, most)); ++rows) {
-      // Of bytes taken apart both halves are there, of a row's as well.
-      int64_t operands = p.takes_bytes_apart ? 2 * vectors + 2 : p.is_shared_scalar ? vectors : 1;
+      // Of bytes taken apart both halves are there, of a row's as well; a product that is not added at once is, next to a row's.
+      int64_t operands = p.takes_bytes_apart ? 2 * vectors + 2 : p.widens_bytes ? vectors + 1 : p.is_shared_scalar ? vectors : 1;
       if (rows * vectors + operands > registers) break;
       // Rows are spread evenly over the tiles that this many at most make.
       int64_t count = (p.rows + rows - 1) / rows;

@@ -29,6 +29,10 @@ struct TileProblem {
   int64_t least_preferred = 1;  // vectors; analysis leaves narrower tiles to a search
   bool has_open_rows = false;   // there may be fewer or more of them: tiles are good for any number near this one
   bool takes_bytes_apart = false;  // products are of bytes that first become pairs of 16-bit numbers (tensor/instructions.h)
+  bool widens_bytes = false;       // those of the vector operand alone do
+
+  // What a product reads of the vector operand.
+  int64_t vector_bytes(const tensor::Target& t) const { return t.vector_bits / (widens_bytes ? 16 : 8); }
 };
 
 // Of the tiles that fit the registers. Per step of the reduction the larger of FMA issue, load issue and FMA latency;

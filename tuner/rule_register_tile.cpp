@@ -171,6 +171,7 @@ class RegisterTile {
     const int64_t own = own_vectors();
     TileProblem p;
     p.takes_bytes_apart = dot_.takes_bytes_apart;
+    p.widens_bytes = dot_.widens_bytes();
     p.rows = extent(roles_.row);
     p.lines = lines_together();
     p.vectors = own * extent(roles_.panel);
@@ -537,7 +538,9 @@ class RegisterTile {
     return is_open(roles_.row) ||
            std::any_of(roles_.rows.begin(), roles_.rows.end(), [&](int a) { return is_open(a); });
   }
-  int64_t panel_bytes() const { return info_.reduce * tile_.vectors * t_.vector_bits / 8; }
+  // Of the vector operand, in one step of the sum.
+  int64_t step_bytes() const { return tile_.vectors * tile_problem().vector_bytes(t_); }
+  int64_t panel_bytes() const { return info_.reduce * step_bytes(); }
   // Whether a panel is fetched while the tiles pass over the one before it: where both stay in the second-level cache, or the last one gives
   // back fast what does not.
   bool fetches_next_panel() const {
@@ -571,7 +574,7 @@ class RegisterTile {
   // sixth. On a Sapphire Rapids 32 of two.)
   int64_t steps_ahead() const {
     constexpr double kAnswer = 160;  // ns
-    const double most = kAnswer * t_.l3.gb_per_s / static_cast<double>(tile_.vectors * t_.vector_bits / 8);
+    const double most = kAnswer * t_.l3.gb_per_s / static_cast<double>(step_bytes());
     int64_t steps = 32;
     for (const int64_t n : kAhead) {
       if (static_cast<double>(n) <= most) steps = std::max(steps, n);

@@ -1,11 +1,12 @@
-// Products of bytes, four to a dot product (tensor/instructions.h), and what stands around them.
+// Products of bytes, so many to a dot product (the attribute word, tensor/instructions.h): four of bytes, or two of activations that
+// are widened to 16 bits, where a target has no other; and what stands around them.
 //
-//   mcc.PackBytes    i8 [D..., K, N]  ->  [ceil(N/c), D..., ceil(K/4), c, 4], 0 past the edges. Attribute block (c)
-//   mcc.MatMulBytes  u8 (or i8, on GPUs) [..., M, K], packed [ceil(N/c), ceil(K/4), c, 4]  ->  i32 [..., M, N]
-//   mcc.ConvBytes    u8 (or i8) [B, D..., C], packed [ceil(N/c), R..., ceil(C/4), c, 4]  ->  i32 [B, D'..., N]: channels last,
+//   mcc.PackBytes    i8 [D..., K, N]  ->  [ceil(N/c), D..., ceil(K/w), c, w], 0 past the edges. Attributes block (c), word (w; 4)
+//   mcc.MatMulBytes  u8 (or i8, on GPUs), or i16 [..., M, K], packed [ceil(N/c), ceil(K/w), c, w]  ->  i32 [..., M, N]
+//   mcc.ConvBytes    u8 (or i8), or i16 [B, D..., C], packed [ceil(N/c), R..., ceil(C/w), c, w]  ->  i32 [B, D'..., N]: channels last,
 //                    one or two spatial dimensions. Attributes strides, dilations, pads (begins, then ends), and padding,
-//                    the byte that stands around the input. With the attribute kernel (its extents) the last axis of the kernel and the
-//                    words of channels are one, [.., R, S * ceil(C/4), c, 4]. With the attribute group (g) each of so many parts of the
+//                    the number that stands around the input. With the attribute kernel (its extents) the last axis of the kernel and the
+//                    words of channels are one, [.., R, S * ceil(C/w), c, w]. With the attribute group (g) each of so many parts of the
 //                    columns is made of its part of the channels, as many as the packed weights have, 0 behind the last:  ->  i32 [B, D'..., g, N/g]
 //   mcc.DepthwiseBytes  u8 or i8 [B, D..., C], i16 [R..., C]  ->  i32 [B, D'..., C]: each channel by itself, with ConvBytes' attributes
 //                    of windows; with weights of f32, which are whole numbers, sums of f32, exact as long as they fit
@@ -21,28 +22,26 @@
 namespace mcc::graph {
 namespace {
 
-constexpr int64_t kBytes = 4;
-
-Expr packed_depth(const Expr& depth) { return tensor::ceil_div(depth, Expr(kBytes)); }
-
 // ---- PackBytes ----
+
+int64_t word_of_packed(const Attributes& a) { return a.integer("word", 4); }
 
 void infer_pack(InferContext& c) {
   const Shape& w = c.input(0).shape;
-  const Expr block(c.attributes().integer("block", 16));
+  const Expr block(c.attributes().integer("block", 16)), word(word_of_packed(c.attributes()));
   Shape shape{tensor::ceil_div(w.back(), block)};
   shape.insert(shape.end(), w.begin(), w.end() - 2);
-  shape.insert(shape.end(), {packed_depth(w[w.size() - 2]), block, Expr(kBytes)});
+  shape.insert(shape.end(), {tensor::ceil_div(w[w.size() - 2], word), block, word});
   c.set_output(0, {c.input(0).element, shape});
 }
 
 void compute_pack(ComputeContext& c) {
   const TensorType& w = c.input_type(0);
-  const Expr block(c.attributes().integer("block", 16));
+  const Expr block(c.attributes().integer("block", 16)), word(word_of_packed(c.attributes()));
   const size_t depth = w.shape.size() - 2;
   c.set_output(0, c.builder.compute("pack", w.element, c.output_type(0).shape, [&](Axes i) {
     std::vector<Expr> index(i.begin() + 1, i.begin() + 1 + static_cast<std::ptrdiff_t>(depth));
-    index.push_back(i[depth + 1] * Expr(kBytes) + i[depth + 3]);
+    index.push_back(i[depth + 1] * word + i[depth + 3]);
     index.push_back(i[0] * block + i[depth + 2]);
     Expr inside = index[depth] < w.shape[depth] && index[depth + 1] < w.shape[depth + 1];
     return select(inside, c.at(0, index), tensor::constant_int({w.element, 1}, 0));
@@ -101,14 +100,14 @@ void compute_product(ComputeContext& c, const char* name) {
   const bool joins_row = c.attributes().has("kernel");
   // Of the reduction's axes: the words of channels, behind the taps, or those of a row's taps.
   const size_t words = window.rank() - (joins_row ? 1 : 0);
-  const Expr& block = w[w.size() - 2];
+  const Expr &block = w[w.size() - 2], &parts = w.back();
   const int64_t groups = c.attributes().integer("group", 1);
   const Expr& row_words = w[w.size() - 3];
   const Expr tap_words = joins_row ? tensor::floor_div(row_words, Expr(window.kernel.back()))
                                    : row_words;  // of a group's channels
-  const Padded x = padded_input(c, window, kBytes * *static_dim(tap_words));
+  const Padded x = padded_input(c, window, *static_dim(parts) * *static_dim(tap_words));
   std::vector<Expr> reduce(w.begin() + 1, w.end() - 2);
-  reduce.push_back(Expr(kBytes));
+  reduce.push_back(parts);
   c.set_output(0, c.builder.reduce(name, ElementType::i32, c.output_type(0).shape, reduce, Reducer::sum, [&](Axes s, Axes r) {
     // Panels of one column (a GPU's) are the columns themselves.
     const bool is_one = tensor::is_int(block, 1);
@@ -121,12 +120,12 @@ void compute_product(ComputeContext& c, const char* name) {
     }
     if (groups > 1) {
       place.pop_back();
-      first = place.back() * (tap_words * Expr(kBytes));
+      first = place.back() * (tap_words * parts);
       weight[0] = weight[0] + place.back() * floor_div(c.output_type(0).shape.back(), block);
     }
     std::vector<Expr> at = window_index(window, place, taps, kFirst);
     weight.insert(weight.end(), r.begin(), r.begin() + static_cast<std::ptrdiff_t>(words));
-    at.back() = first + word * Expr(kBytes) + r[words + 1];
+    at.back() = first + word * parts + r[words + 1];
     weight.insert(weight.end(), {r[words], is_one ? Expr(0) : floor_mod(s.back(), block), r[words + 1]});
     return widened(x.element(c, at)) * widened(c.at(1, weight));
   }));

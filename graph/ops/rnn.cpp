@@ -5,13 +5,14 @@
 // An LSTM with the attribute mcc_rounds_state (onnxruntime's DynamicQuantizeLSTM) multiplies states that are rounded to bytes, each row
 // with a scale of its own, as DynamicQuantizeLinear rounds. mcc.ByteLSTM is such a layer of one direction whose products with states are
 // dot products of bytes, and whose products with inputs are an operator of their own:
-//   projected f32 [steps, batch, 4 hidden], with all biases; R in panels as of mcc.PackBytes, [panels, words, c, 4];
+//   projected f32 [steps, batch, 4 hidden], with all biases; R in panels as of mcc.PackBytes, [panels, words, c, w];
 //   scale f32 and sums i32 [4 hidden], of R's columns; then LSTM's inputs from the lengths on. Attribute hidden_size.
 #include <algorithm>
 #include <cctype>
 
 #include "graph/ops/common.h"
 #include "graph/ops/row_rounding.h"
+#include "tensor/intrinsics.h"
 #include "tensor/text.h"
 
 namespace mcc::graph {
@@ -362,22 +363,23 @@ class Direction {
 
   // sum (byte - zero) R * scales = (sum byte R - zero sum R) * scales, the sums of integers.
   std::function<Expr(const Expr& batch, const Expr& at)> recur_bytes(const Buffer& state, const Expr& t) {
-    constexpr int64_t kWord = 4;
     const Shape& panels = c_.input_type(kPanels).shape;
-    const Expr &words = panels[1], &width = panels[2];
+    const Expr &words = panels[1], &width = panels[2], &parts = panels[3];
+    const int64_t word = *static_dim(parts);
+    const ElementType element = word == tensor::word_elements(ElementType::u8) ? ElementType::u8 : ElementType::i16;
     const RowRounding to = rounding(state, t);
     int64_t length = 0;
-    const bool is_whole = tensor::as_int(hidden, &length) && length % kWord == 0;
-    const Buffer bytes = b_.compute("bytes", ElementType::u8, {batch, words * kWord}, [&](Axes i) {
-      const Expr byte = cast(ElementType::u8, to.byte(load(state, {t, i[0], i[1]}), i[0]));
+    const bool is_whole = tensor::as_int(hidden, &length) && length % word == 0;
+    const Buffer bytes = b_.compute("bytes", element, {batch, words * parts}, [&](Axes i) {
+      const Expr byte = cast(element, to.byte(load(state, {t, i[0], i[1]}), i[0]));
       return is_whole ? byte : select(i[1] < hidden, byte, tensor::constant_int(byte.type(), 0));
     });
     auto widened = [](const Expr& e) { return cast(ElementType::i32, e); };
-    const Buffer r = b_.reduce("recurrent", ElementType::i32, {batch, panels[0] * width}, {words, kWord},
+    const Buffer r = b_.reduce("recurrent", ElementType::i32, {batch, panels[0] * width}, {words, parts},
                                Reducer::sum, [&](Axes i, Axes k) {
                                  const Expr weight = c_.at(
                                      kPanels, {floor_div(i[1], width), k[0], floor_mod(i[1], width), k[1]});
-                                 return widened(load(bytes, {i[0], k[0] * kWord + k[1]})) * widened(weight);
+                                 return widened(load(bytes, {i[0], k[0] * parts + k[1]})) * widened(weight);
                                });
     return [this, r, to, widened](const Expr& b, const Expr& at) {
       const Expr sum = load(r, {b, at}) - widened(to.zero(b)) * c_.at(kSums, {at});

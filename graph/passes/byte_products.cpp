@@ -43,12 +43,45 @@ std::optional<ByteProducts::Quantized> ByteProducts::dequantized(ValueId v, int6
 }
 
 ValueId ByteProducts::activations(ValueId x, const std::vector<int64_t>& perm, int64_t* zero) {
-  const bool is_signed = type(x).element == ElementType::i8 && !on_gpu_;
+  const bool is_signed = type(x).element == ElementType::i8 && left_ != ElementType::i16 && !on_gpu_;
   if (is_signed) *zero += 128;
   auto [it, is_new] = activations_.emplace(std::pair(x, perm), kNoValue);
   if (!is_new) return it->second;
-  ValueId v = perm.empty() ? x : transposed(x, perm);
+  ValueId v = as_left(x);
+  if (!perm.empty()) v = transposed(v, perm);
   return it->second = is_signed ? make_own("ToUnsigned", {v}) : v;
+}
+
+ValueId ByteProducts::as_left(ValueId x) {
+  if (left_ != ElementType::i16) return x;
+  auto [it, is_new] = widened_.emplace(x, kNoValue);
+  if (is_new) it->second = converted(x, kOnnxI16);
+  return it->second;
+}
+
+void ByteProducts::share_widened() {
+  const std::vector<std::vector<NodeId>> users = g_.users();
+  for (const auto& [x, wide] : widened_) {
+    if (g_.value(x).producer < 0 || g_.is_output(x)) continue;
+    const NodeId cast = g_.value(wide).producer;
+    std::vector<NodeId> others;
+    for (NodeId user : users[static_cast<size_t>(x)]) {
+      if (user != cast && !g_.node(user).dead) others.push_back(user);
+    }
+    const bool are_dequantized = std::all_of(others.begin(), others.end(), [&](NodeId id) {
+      const Node& n = g_.node(id);
+      return is_op(n, "DequantizeLinear") && n.inputs[0] == x && input(n, 2) != x &&
+             (input(n, 2) == kNoValue || constant(n.inputs[2]));
+    });
+    if (!are_dequantized) continue;
+    for (NodeId id : others) {
+      name_ = g_.node(id).name;
+      const ValueId zero = input(g_.node(id), 2), wide_zero = zero == kNoValue ? kNoValue : converted(zero, kOnnxI16);
+      Node& node = g_.node(id);
+      node.inputs[0] = wide;
+      if (zero != kNoValue) node.inputs[2] = wide_zero;
+    }
+  }
 }
 
 std::optional<ByteProducts::Weights> ByteProducts::weights(ValueId w, const std::vector<int64_t>& perm,
@@ -94,9 +127,10 @@ std::optional<ByteProducts::Weights> ByteProducts::weights(ValueId w, const std:
   if (out.columns != columns) out.sums = first_columns(g_, name_, out.sums, columns);
   const int64_t block = panel_width(groups.columns(columns), out.depth, rows, in_groups);
   out.group = on_gpu_ ? block : lanes_;
-  if (words > 0) v = filled_up(v, rank(v) - 2, words * kWord - out.depth);
+  if (words > 0) v = filled_up(v, rank(v) - 2, words * word_ - out.depth);
   Attributes a;
   a.set("block", block);
+  if (left_ == ElementType::i16) a.set("word", word_);
   out.packed = make_own("PackBytes", {v}, a);
   return out;
 }
@@ -106,7 +140,7 @@ std::optional<ByteProducts::Weights> ByteProducts::weights(ValueId w, const std:
 int64_t ByteProducts::panel_width(int64_t columns, int64_t depth, int64_t rows, bool in_groups) const {
   constexpr int64_t kFewRows = 8, kWords = 4, kShare = 64;
   if (on_gpu_) return rows > 0 && rows <= kFewRows && depth % kShare == 0 ? kWords : 1;
-  const int64_t width = word_panel_width(columns, ElementType::u8, t_);
+  const int64_t width = word_panel_width(columns, left_, t_);
   return in_groups && columns % width != 0 ? lanes_ : width;  // of one group's columns
 }
 

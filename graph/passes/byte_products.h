@@ -4,6 +4,8 @@
 #include <map>
 
 #include "graph/passes/rewrite.h"
+#include "tensor/instructions.h"
+#include "tensor/intrinsics.h"
 #include "tensor/target.h"
 
 namespace mcc::graph {
@@ -19,8 +21,6 @@ class ByteProducts {
     ValueId scale = kNoValue;  // a constant of one element, or one for each line of a constant
     ValueId zero = kNoValue;   // as many; kNoValue for 0
   };
-
-  static constexpr int64_t kWord = 4;  // bytes that a dot product takes along the sum
 
   // Constant weights, [D..., K, N] of i8 less their zero point's distance from i8.
   struct Weights {
@@ -40,7 +40,12 @@ class ByteProducts {
   };
 
   ByteProducts(Graph& g, const tensor::Target& t)
-      : g_(g), t_(t), on_gpu_(t.kind == tensor::TargetKind::cuda), lanes_(on_gpu_ ? 1 : t.lanes(32)) {}
+      : g_(g),
+        t_(t),
+        on_gpu_(t.kind == tensor::TargetKind::cuda),
+        lanes_(on_gpu_ ? 1 : t.lanes(32)),
+        left_(tensor::left_of_bytes(t)),
+        word_(tensor::word_elements(left_)) {}
 
   const TensorType& type(ValueId v) const { return g_.value(v).type; }
   size_t rank(ValueId v) const { return type(v).shape.size(); }
@@ -93,10 +98,13 @@ class ByteProducts {
   ValueId as_bytes(ValueId v);
   // What the value is dequantised from. lines: the axis along which scales may differ; -1 for none.
   std::optional<Quantized> dequantized(ValueId v, int64_t lines);
-  // Activations as bytes that the target takes, moved with their zero point; perm: their axes, empty where they stay.
+  // Activations as the target takes them, bytes moved with their zero point; perm: their axes, empty where they stay.
   ValueId activations(ValueId x, const std::vector<int64_t>& perm, int64_t* zero);
+  // Where bytes that were widened are else dequantised alone, what they are dequantised from is the wide numbers: whoever makes them writes
+  // one result.
+  void share_widened();
   // w: a constant [D..., K, N] after `perm`. zero: i8 or u8, of one element or [N]; kNoValue for 0. rows: of the product; 0 where
-  // that is not known. groups: of [N, K, D...] before `perm`; those of several have no zero point once they are i8. words: of four along
+  // that is not known. groups: of [N, K, D...] before `perm`; those of several have no zero point once they are i8. words: along
   // K, if zeros fill them up to more than there are; else 0.
   std::optional<Weights> weights(ValueId w, const std::vector<int64_t>& perm, ValueId zero, int64_t rows,
                                  Groups groups, int64_t words = 0);
@@ -129,12 +137,18 @@ class ByteProducts {
   const tensor::Target& t_;
   const bool on_gpu_;
   const int64_t lanes_;  // columns that a dot product has at once
+  const ElementType left_;  // what activations are to it
+  const int64_t word_;      // how many of them it takes along the sum
   std::string name_;     // of the node that is being rewritten
 
  private:
   int64_t panel_width(int64_t columns, int64_t depth, int64_t rows, bool in_groups) const;
 
+  // Of so many bits as the target takes.
+  ValueId as_left(ValueId x);
+
   std::map<std::pair<ValueId, std::vector<int64_t>>, ValueId> activations_;
+  std::map<ValueId, ValueId> widened_;
 };
 
 }  // namespace mcc::graph

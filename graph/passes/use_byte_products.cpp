@@ -53,6 +53,7 @@ class UseByteProducts : private ByteProducts {
         requantized_convolution(id);
       }
     }
+    share_widened();
     eliminate_dead_code(g_);
     g_.compact();
   }
@@ -104,7 +105,7 @@ class UseByteProducts : private ByteProducts {
     if (groups == 1) return Groups{};
     if (on_gpu_) return std::nullopt;
     const int64_t channels = *static_dim(type(x).shape[1]), columns = static_shape(type(w).shape)[0];
-    const int64_t merged = merged_groups_of_words(groups, channels, columns, lanes_, kWord);
+    const int64_t merged = merged_groups_of_words(groups, channels, columns, lanes_, word_);
     return merged == 0 ? std::nullopt : std::optional(Groups{groups, merged});
   }
 
@@ -295,12 +296,12 @@ class UseByteProducts : private ByteProducts {
   int64_t words_of(const Node& node, ValueId w) const {
     constexpr int64_t kFewPlaces = 16;  // what is read, not what is multiplied, takes the time
     const std::vector<int64_t> dims = static_shape(type(w).shape);
-    const int64_t words = (dims[1] + kWord - 1) / kWord;
+    const int64_t words = (dims[1] + word_ - 1) / word_;
     if (on_gpu_ || node.attributes.integer("group", 1) > 1 || rows_of(node, dims[0]) < kFewPlaces) return 0;
     const std::vector<int64_t> kernel(dims.begin() + 2, dims.end());
     const int64_t filled = filled_words(
         words, kernel, node.attributes.integers("dilations", std::vector<int64_t>(kernel.size(), 1)),
-        ElementType::u8, t_);
+        left_, t_);
     return filled > words ? filled : 0;
   }
 
@@ -362,7 +363,7 @@ class UseByteProducts : private ByteProducts {
     std::vector<int64_t> kernel = static_shape(type(w).shape), dims = static_shape(type(packed->packed).shape);
     kernel.erase(kernel.begin(), kernel.begin() + 2);
     const size_t words = kernel.size() + 1;
-    if (on_gpu_ || !joins_row(dims[words], kernel, window.integers("dilations"), ElementType::u8, t_)) return window;
+    if (on_gpu_ || !joins_row(dims[words], kernel, window.integers("dilations"), left_, t_)) return window;
     dims[words - 1] *= dims[words];
     dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(words));
     packed->packed = reshaped(packed->packed, dims);
@@ -379,8 +380,11 @@ class UseByteProducts : private ByteProducts {
     Shape item = type(a).shape;
     item[0] = 1;
     const std::vector<int64_t> shape = static_shape(item);
-    const std::vector<std::byte> ones(static_cast<size_t>(static_count(item)), std::byte{1});
-    return g_.add_constant(name_ + ".ones", Constant::copy_of(type(a).element, shape, ones));
+    const auto count = static_cast<size_t>(static_count(item));
+    const ElementType element = type(a).element;
+    return g_.add_constant(name_ + ".ones", byte_size(element) == 1
+                                                ? Constant::of(element, shape, std::vector<uint8_t>(count, 1))
+                                                : Constant::of(element, shape, std::vector<int16_t>(count, 1)));
   }
   // -zero * sums of weights.
   ValueId later_offset(const Zero& zero, ValueId sums) {
@@ -537,7 +541,7 @@ class UseByteProducts : private ByteProducts {
 }  // namespace
 
 void use_byte_products(Graph& graph, const tensor::Target& target, bool strict) {
-  if (!tensor::dot_instruction(target)) return;
+  if (!tensor::dot_instruction(target, tensor::left_of_bytes(target))) return;
   UseByteProducts(graph, target, strict).run();
   if (target.kind == tensor::TargetKind::cpu) use_byte_layers(graph, target);
 }

@@ -156,8 +156,8 @@ Operand Compiler::bit_cast(const Call& n) {
 
 Operand Compiler::dot(const Call& n) {
   const ElementType left = left_element(n.function), right = right_element(n.function);
-  if (n.type.element != sum_element(n.function) || n.args[1].type() != Type{left, word_elements(left)} ||
-      n.args[2].type() != Type{right, word_elements(right) * n.type.lanes}) {
+  if (n.type.element != sum_element(n.function) || n.args[1].type() != Type{left, dot_elements(n.function)} ||
+      n.args[2].type() != Type{right, dot_elements(n.function) * n.type.lanes}) {
     throw Fault{text(to_text(n.function), " of ", to_text(n.args[0].type()), ", ", to_text(n.args[1].type()), " and ",
                      to_text(n.args[2].type()))};
   }
@@ -222,6 +222,7 @@ Operand Compiler::compile(const Call& n) {
     case Intrinsic::dot4_u8i8:
     case Intrinsic::dot4_i8u8:
     case Intrinsic::dot4_i8i8:
+    case Intrinsic::dot2_i16i8:
     case Intrinsic::dot2_bf16:
       return dot(n);
 #define X(name) case Intrinsic::name:

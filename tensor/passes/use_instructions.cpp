@@ -142,7 +142,7 @@ class UseWordProducts : public ScopedMutator {
   Stmt in_vectors(const For& n, Intrinsic dot) const {
     const auto* inner = n.body.as<For>();
     int64_t lanes = 0;
-    const int word = word_elements(right_element(dot));
+    const int word = dot_elements(dot);
     if (!inner || !is_int(n.min, 0) || !is_int(inner->min, 0) || !as_int(n.extent, &lanes) ||
         !is_int(inner->extent, word))
       return nullptr;
@@ -166,7 +166,7 @@ class UseWordProducts : public ScopedMutator {
 
   // Rows, columns, steps and a word's elements.
   Stmt in_tiles(const For& n, Intrinsic product) const {
-    const int word = word_elements(right_element(product));
+    const int word = dot_elements(product);
     std::vector<Var> vars;
     std::vector<int64_t> extents;
     Stmt body;

@@ -1,4 +1,6 @@
-// Dot products of bytes: the instruction, after tensorize and lowering, against the interpreter on the unscheduled function.
+// Dot products of integers: the instruction, after tensorize and lowering, against the interpreter on the unscheduled function.
+#include <algorithm>
+
 #include "codegen/compiled.h"
 #include "tensor/instructions.h"
 #include "tensor/passes/lower.h"
@@ -6,35 +8,43 @@
 namespace mcc::codegen {
 namespace {
 
-// Sums of 4 rows and 2 vectors of columns, over 5 groups of four.
-std::string product(int lanes, const std::string& body, bool is_exchanged) {
-  return text("func dot(x: ", is_exchanged ? "i8" : "u8", "[4, 20], w: ", is_exchanged ? "u8" : "i8",
-              "[2, 5, ", lanes, ", 4], z: i32[4, ", 2 * lanes, "]) -> (y: i32[4, ", 2 * lanes, "]) {\n", body,
-              "}");
+struct Form {
+  const char* instruction;
+  int lanes;
+  const char *left, *right;
+  int parts;        // of a word of the left side
+  const char* cpu;  // one that has the instruction
+};
+
+constexpr Form kForms[] = {{"dot4_u8i8_i32x16", 16, "u8", "i8", 4, "cpu:icelake-server"},
+                           {"dot4_u8i8_i32x8", 8, "u8", "i8", 4, "cpu:alderlake"},
+                           {"dot4_i8u8_i32x16", 16, "i8", "u8", 4, "cpu:icelake-server"},
+                           {"dot4_i8u8_i32x8", 8, "i8", "u8", 4, "cpu:alderlake"},
+                           {"dot2_i16i8_i32x16", 16, "i16", "i8", 2, "cpu:skylake-avx512"},
+                           {"dot2_i16i8_i32x8", 8, "i16", "i8", 2, "cpu:haswell"},
+                           {"dot2_i16i8_i32x4", 4, "i16", "i8", 2, "cpu:x86-64-v2"}};
+
+// Sums of 4 rows and 2 vectors of columns, over 20 products.
+tensor::Func plain(const Form& form) {
+  const int columns = 2 * form.lanes, words = 20 / form.parts;
+  return parse(text("func dot(x: ", form.left, "[4, 20], w: ", form.right, "[2, ", words, ", ", form.lanes, ", ", form.parts,
+                    "], z: i32[4, ", columns, "]) -> (y: i32[4, ", columns, "]) {\n", "for i in 4 { for j in ", columns,
+                    " { for k in 20 { block y(a = i: spatial 4, b = j: spatial ", columns,
+                    ", c = k: reduce 20) { init { y[a, b] = z[a, b] } y[a, b] = y[a, b] + i32(x[a, c]) * i32(w[b // ",
+                    form.lanes, ", c // ", form.parts, ", b %% ", form.lanes, ", c %% ", form.parts, "]) } } } }\n}"));
 }
 
-tensor::Func plain(int lanes, bool is_exchanged) {
-  return parse(
-      product(lanes,
-              text("for i in 4 { for j in ", 2 * lanes,
-                   " { for k in 20 { block y(a = i: spatial 4, b = j: spatial ", 2 * lanes,
-                   ", c = k: reduce 20) { init { y[a, b] = z[a, b] } y[a, b] = y[a, b] + i32(x[a, c]) * "
-                   "i32(w[b // ",
-                   lanes, ", c // 4, b %% ", lanes, ", c %% 4]) } } } }\n"),
-              is_exchanged));
-}
-
-tensor::Func scheduled(int lanes, const std::string& instruction) {
-  tensor::Schedule s(plain(lanes, instruction.starts_with("dot4_i8u8")));
+tensor::Func scheduled(const Form& form) {
+  tensor::Schedule s(plain(form));
   auto must = [&](const tensor::Step& step) {
     tensor::Outcome outcome = s.apply(step);
     EXPECT_TRUE(static_cast<bool>(outcome)) << outcome.detail;
   };
-  must(tensor::Split{"j", {2, lanes}, {}});
-  must(tensor::Split{"k", {5, 4}, {}});
+  must(tensor::Split{"j", {2, form.lanes}, {}});
+  must(tensor::Split{"k", {20 / form.parts, form.parts}, {}});
   must(tensor::Reorder{{"j.0", "k.0", "j.1", "k.1"}});
   must(tensor::DecomposeReduction{"y", "k.0"});
-  must(tensor::Tensorize{"j.1", instruction});
+  must(tensor::Tensorize{"j.1", form.instruction});
   return s.func();
 }
 
@@ -64,20 +74,19 @@ std::vector<tensor::Target> dot_targets() {
 
 bool uses_dot(const tensor::Func& f) {
   const std::string all = tensor::to_text(f);
-  return all.find("dot4_u8i8(") != std::string::npos || all.find("dot4_i8u8(") != std::string::npos;
+  return std::any_of(std::begin(kForms), std::end(kForms), [&](const Form& form) {
+    const std::string_view name = form.instruction;
+    return all.find(text(name.substr(0, name.rfind('_')), "(")) != std::string::npos;
+  });
 }
 
 TEST(DotProducts, AreExactAtTheExtremes) {
   int used = 0;
   for (const tensor::Target& target : dot_targets()) {
-    for (const auto& [lanes, name] : {std::pair{16, "dot4_u8i8_i32x16"},
-                                      {8, "dot4_u8i8_i32x8"},
-                                      {16, "dot4_i8u8_i32x16"},
-                                      {8, "dot4_i8u8_i32x8"}}) {
-      SCOPED_TRACE(text(target.name, ", ", name));
-      tensor::Func f = plain(lanes, std::string_view(name).starts_with("dot4_i8u8")),
-                   s = scheduled(lanes, name);
-      const bool has = tensor::has_instruction(target, *tensor::find_instruction(name));
+    for (const Form& form : kForms) {
+      SCOPED_TRACE(text(target.name, ", ", form.instruction));
+      tensor::Func f = plain(form), s = scheduled(form);
+      const bool has = tensor::has_instruction(target, *tensor::find_instruction(form.instruction));
       EXPECT_EQ(uses_dot(tensor::lower(s, target)), has);
       used += has;
       for (int seed = 0; seed < 6; ++seed)
@@ -89,13 +98,9 @@ TEST(DotProducts, AreExactAtTheExtremes) {
 
 // The lowered function, with the intrinsic in it, means the same to the interpreter.
 TEST(DotProducts, MeanTheSameToTheInterpreter) {
-  for (const auto& [lanes, name, cpu] : {std::tuple{16, "dot4_u8i8_i32x16", "cpu:icelake-server"},
-                                         {8, "dot4_u8i8_i32x8", "cpu:alderlake"},
-                                         {16, "dot4_i8u8_i32x16", "cpu:icelake-server"},
-                                         {8, "dot4_i8u8_i32x8", "cpu:alderlake"}}) {
-    tensor::Func f = plain(lanes, std::string_view(name).starts_with("dot4_i8u8")),
-                 lowered = tensor::lower(scheduled(lanes, name), *make_target(cpu));
-    ASSERT_TRUE(uses_dot(lowered));
+  for (const Form& form : kForms) {
+    tensor::Func f = plain(form), lowered = tensor::lower(scheduled(form), *make_target(form.cpu));
+    ASSERT_TRUE(uses_dot(lowered)) << form.instruction;
     for (int seed = 0; seed < 6; ++seed)
       expect_same_meaning(f, lowered, inputs(f, seed));
   }
