@@ -3,7 +3,7 @@
 //   u8(max(min(round(x) + c, high), low))     as     bits of i32(max(min(x, high - c), low - c)) + c
 //
 // x86's conversion rounds to even by itself, and what is within limits before it needs none behind: seven instructions for ten, of which the
-// rounding alone takes as long as two.
+// rounding alone takes as long as two. Where such bytes are widened, as by the operator that dequantises them, they are never bytes.
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
@@ -64,8 +64,11 @@ std::optional<Rounded> as_rounded(const Cast& n) {
 }  // namespace
 
 llvm::Value* KernelEmitter::round_to_bytes(const Cast& n) {
+  const auto* narrow = n.value.as<Cast>();
+  const bool is_widened = narrow && is_int(n.type.element) && bit_width(n.type.element) > 8;
+  const Cast& bytes = is_widened ? *narrow : n;
   const std::optional<Rounded> r =
-      on_device() || n.type.lanes * 32 > target_.vector_bits ? std::nullopt : as_rounded(n);
+      on_device() || n.type.lanes * 32 > target_.vector_bits ? std::nullopt : as_rounded(bytes);
   if (!r) return nullptr;
   llvm::Intrinsic::ID id = llvm::Intrinsic::not_intrinsic;
   switch (n.type.lanes) {
@@ -83,7 +86,7 @@ llvm::Value* KernelEmitter::round_to_bytes(const Cast& n) {
   }
   Value* x = emit(r->value);
   auto limit = [&](double number) { return llvm::ConstantFP::get(x->getType(), number - r->added); };
-  if (is_signed_int(n.type.element)) x = b_.CreateSelect(b_.CreateFCmpUNO(x, x), limit(0), x);
+  if (is_signed_int(bytes.type.element)) x = b_.CreateSelect(b_.CreateFCmpUNO(x, x), limit(0), x);
   x = b_.CreateSelect(b_.CreateFCmpOGT(x, limit(r->low)), x, limit(r->low));
   x = b_.CreateSelect(b_.CreateFCmpOLT(x, limit(r->high)), x, limit(r->high));
   std::vector<Value*> arguments{x};
@@ -96,7 +99,7 @@ llvm::Value* KernelEmitter::round_to_bytes(const Cast& n) {
   if (r->added != 0)
     whole =
         b_.CreateAdd(whole, llvm::ConstantInt::getSigned(whole->getType(), static_cast<int64_t>(r->added)));
-  return b_.CreateTrunc(whole, register_type(n.type));
+  return b_.CreateSExtOrTrunc(whole, register_type(n.type));
 }
 
 }  // namespace mcc::codegen

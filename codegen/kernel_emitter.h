@@ -124,7 +124,8 @@ class KernelEmitter {
   Value* on(const tensor::Binary& n);
   Value* convert(tensor::Type from, tensor::Type to, Value* value);
   Value* look_up_number(const tensor::Cast& n);
-  Value* round_to_bytes(const tensor::Cast& n);  // emit_rounding.cpp; null where it is nothing of the kind
+  Value* round_to_bytes(
+      const tensor::Cast& n);  // or what widens them; emit_rounding.cpp; null where it is nothing of the kind
   Value* saturate_narrow(ElementType dst, llvm::Type* type, Value* value);
   Value* saturate_wide(ElementType dst, llvm::Type* type, Value* value);
   Value* binary(tensor::BinaryOp op, ElementType element, Value* a, Value* b);  // of operands of this type

@@ -320,32 +320,34 @@ struct VectorReduce : ExprNode {
 //   wgmma_commit()         the products since the last one are a group
 //   wgmma_wait(sums, n)    goes on when all groups of this thread but the last n are done
 //   fence_async()          what this thread wrote to shared memory before is there for products behind the next barrier
-#define MCC_INTRINSICS(X)                                                                                   \
-  X(exp, 1)                                                                                                 \
-  X(exp2, 1)                                                                                                \
-  X(log, 1)                                                                                                 \
-  X(log2, 1)                                                                                                \
-  X(log1p, 1)                                                                                               \
-  X(expm1, 1)                                                                                               \
-  X(pow, 2)                                                                                                 \
-  X(sqrt, 1)                                                                                                \
-  X(rsqrt, 1) X(tanh, 1) X(erf, 1) X(sigmoid, 1) X(sin, 1) X(cos, 1) X(tan, 1) X(asin, 1) X(acos, 1)        \
-      X(atan, 1) X(sinh, 1) X(cosh, 1) X(asinh, 1) X(acosh, 1) X(atanh, 1) X(abs, 1) X(floor, 1) X(ceil, 1) \
-          X(round, 1) X(trunc, 1) X(fma, 3) X(mul_sum, 3) X(exp2_approx, 1) X(reciprocal_approx, 1) X(      \
-              rsqrt_approx, 1) X(is_nan, 1) X(is_inf, 1) X(logical_not, 1) X(bit_not, 1) X(popcount, 1)     \
-              X(bit_cast, 1) X(prefetch, 2) X(likely, 1) X(barrier, 0) X(shuffle_xor, 2) X(shuffle_down, 2) \
-                  X(shuffle_from, 2) X(load_matrices, 2) X(load_matrices_transposed, 2) X(mma_f16, 3)       \
-                      X(mma_bf16, 3) X(mma_tf32, 3) X(mma_i8, 3) X(mma_u8i8, 3) X(async_copy, 2)            \
-                          X(async_commit, 0) X(async_wait, 1) X(dot4_u8i8, 3) X(dot4_i8u8, 3)               \
-                              X(dot4_i8i8, 3) X(dot2_i16i8, 3) X(dot2_bf16, 3) X(wgmma_fence, 1) X(wgmma_f16, 11)            \
-                                  X(wgmma_bf16, 11) X(wgmma_tf32, 11) X(wgmma_i8, 11) X(wgmma_u8i8, 11)     \
-                                      X(wgmma_commit, 0) X(wgmma_wait, 2) X(fence_async, 0) X(bulk_init, 1) \
-                                          X(bulk_expect, 2) X(bulk_copy, 9) X(bulk_wait, 2)                 \
-                                              X(tile_product_u8i8, 8) X(tile_product_bf16, 8)               \
-                                                  X(tile_configure, 4) X(tile_zero, 1) X(tile_load, 3)      \
-                                                      X(tile_store, 3) X(tile_multiply_u8i8, 3)             \
-                                                          X(tile_multiply_bf16, 3) X(philox, 3)             \
-                                                              X(philox_rest, 3)
+#define MCC_INTRINSICS(X)                                                                                    \
+  X(exp, 1)                                                                                                  \
+  X(exp2, 1)                                                                                                 \
+  X(log, 1)                                                                                                  \
+  X(log2, 1)                                                                                                 \
+  X(log1p, 1)                                                                                                \
+  X(expm1, 1)                                                                                                \
+  X(pow, 2)                                                                                                  \
+  X(sqrt, 1)                                                                                                 \
+  X(rsqrt, 1)                                                                                                \
+  X(tanh, 1) X(erf, 1) X(sigmoid, 1) X(sin, 1) X(cos, 1) X(tan, 1) X(asin, 1) X(acos, 1) X(atan, 1)          \
+      X(sinh, 1) X(cosh, 1) X(asinh, 1) X(acosh, 1) X(atanh, 1) X(abs, 1) X(floor, 1) X(ceil, 1) X(round, 1) \
+          X(trunc, 1) X(fma, 3) X(mul_sum, 3) X(exp2_approx, 1) X(reciprocal_approx, 1) X(rsqrt_approx, 1)   \
+              X(is_nan, 1) X(is_inf, 1) X(logical_not, 1) X(bit_not, 1) X(popcount, 1) X(bit_cast, 1)        \
+                  X(prefetch, 2) X(likely, 1) X(barrier, 0) X(shuffle_xor, 2) X(shuffle_down, 2)             \
+                      X(shuffle_from, 2) X(load_matrices, 2) X(load_matrices_transposed, 2) X(mma_f16, 3)    \
+                          X(mma_bf16, 3) X(mma_tf32, 3) X(mma_i8, 3) X(mma_u8i8, 3) X(async_copy, 2)         \
+                              X(async_commit, 0) X(async_wait, 1) X(dot4_u8i8, 3) X(dot4_i8u8, 3)            \
+                                  X(dot4_i8i8, 3) X(dot2_i16i8, 3) X(dot2_bf16, 3) X(wgmma_fence, 1)         \
+                                      X(wgmma_f16, 11) X(wgmma_bf16, 11) X(wgmma_tf32, 11) X(wgmma_i8, 11)   \
+                                          X(wgmma_u8i8, 11) X(wgmma_commit, 0) X(wgmma_wait, 2)              \
+                                              X(fence_async, 0) X(bulk_init, 1) X(bulk_expect, 2)            \
+                                                  X(bulk_copy, 9) X(bulk_wait, 2) X(tile_product_u8i8, 8)    \
+                                                      X(tile_product_bf16, 8) X(tile_configure, 4)           \
+                                                          X(tile_zero, 1) X(tile_load, 3) X(tile_store, 3)   \
+                                                              X(tile_multiply_u8i8, 3)                       \
+                                                                  X(tile_multiply_bf16, 3) X(philox, 3)      \
+                                                                      X(philox_rest, 3)
 
 enum class Intrinsic : uint8_t {
 #define X(name, arity) name,

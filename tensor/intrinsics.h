@@ -28,9 +28,10 @@ namespace mcc::tensor {
   X(floor) X(ceil) X(round) X(trunc) X(fma) X(mul_sum) X(exp2_approx) X(reciprocal_approx) X(rsqrt_approx)
 
 // What is left: of numbers, bits and conditions.
-#define MCC_OTHER_INTRINSICS(X)                                                                            \
-  X(abs)                                                                                                   \
-  X(is_nan) X(is_inf) X(logical_not) X(bit_not) X(popcount) X(bit_cast) X(prefetch) X(likely) X(dot4_u8i8) \
+#define MCC_OTHER_INTRINSICS(X)                                                                  \
+  X(abs)                                                                                         \
+  X(is_nan)                                                                                      \
+  X(is_inf) X(logical_not) X(bit_not) X(popcount) X(bit_cast) X(prefetch) X(likely) X(dot4_u8i8) \
       X(dot4_i8u8) X(dot4_i8i8) X(dot2_i16i8) X(dot2_bf16)
 
 // Of the threads of a GPU's block: only there are instructions for them.

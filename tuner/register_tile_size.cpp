@@ -120,7 +120,10 @@ std::vector<TileSize> legal_tiles(const TileProblem& p, const Target& t) {
     auto cycles_of = p.has_open_rows ? open_panel_cycles : panel_cycles;
     for (int64_t rows = 1; rows <= (p.has_open_rows ? most : std::min<int64_t>(p.rows, most)); ++rows) {
       // Of bytes taken apart both halves are there, of a row's as well; a product that is not added at once is, next to a row's.
-      int64_t operands = p.takes_bytes_apart ? 2 * vectors + 2 : p.widens_bytes ? vectors + 1 : p.is_shared_scalar ? vectors : 1;
+      int64_t operands = p.takes_bytes_apart  ? 2 * vectors + 2
+                         : p.widens_bytes     ? vectors + 1
+                         : p.is_shared_scalar ? vectors
+                                              : 1;
       if (rows * vectors + operands > registers) break;
       // Rows are spread evenly over the tiles that this many at most make.
       int64_t count = (p.rows + rows - 1) / rows;

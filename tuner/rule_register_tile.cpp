@@ -67,7 +67,7 @@ class RegisterTile {
     const bool is_in_columns = may_take_panels_inside() && !panels_inside_ && copied_lines_ == 0;
     if (!is_in_columns)
       place_padding(d_, info_, roles_,
-                    {outer_loop_, tile_loop_, rows_outside_, batch_count() * bands_, copied_lines_ > 0});
+                    {outer_loop_, tile_loop_, rows_outside_, batch_count() * pieces_, copied_lines_ > 0});
   }
 
  private:
@@ -316,7 +316,7 @@ class RegisterTile {
         must_step(d_, Split{loop(a), {0, band}, {b + ".band", b + ".line"}});
         outside.push_back(b + ".band");
         inside.push_back(b + ".line");
-        bands_ *= ceil_div64(extent(a), band);
+        pieces_ *= ceil_div64(extent(a), band);
       } else {
         (rows_outside_ ? outside : inside).push_back(loop(a));
       }
@@ -339,6 +339,7 @@ class RegisterTile {
     unrolled_.push_back(b + ".row");
     if (per_chunk >= tiles) return b + ".rows";
     must_step(d_, Split{b + ".rows", {0, per_chunk}, {b + ".chunk", b + ".tile"}});
+    if (copied_tiles_ > 0) pieces_ *= ceil_div64(tiles, per_chunk);
     outside.push_back(b + ".chunk");
     return b + ".tile";
   }
@@ -637,7 +638,7 @@ class RegisterTile {
   int64_t panel_vectors_ = 1;  // vectors that one turn of the panel loop stands for
   int64_t lanes_ = 16;
   double us_ = 0;
-  int64_t bands_ = 1;
+  int64_t pieces_ = 1;
   int64_t copied_lines_ = 0,
           copied_tiles_ = 0;  // of which a copy of the input is made at once; 0: as it comes
   int64_t tiles_per_panel_ = 1;

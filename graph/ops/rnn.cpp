@@ -366,7 +366,8 @@ class Direction {
     const Shape& panels = c_.input_type(kPanels).shape;
     const Expr &words = panels[1], &width = panels[2], &parts = panels[3];
     const int64_t word = *static_dim(parts);
-    const ElementType element = word == tensor::word_elements(ElementType::u8) ? ElementType::u8 : ElementType::i16;
+    const ElementType element =
+        word == tensor::word_elements(ElementType::u8) ? ElementType::u8 : ElementType::i16;
     const RowRounding to = rounding(state, t);
     int64_t length = 0;
     const bool is_whole = tensor::as_int(hidden, &length) && length % word == 0;

@@ -76,7 +76,8 @@ void ByteProducts::share_widened() {
     if (!are_dequantized) continue;
     for (NodeId id : others) {
       name_ = g_.node(id).name;
-      const ValueId zero = input(g_.node(id), 2), wide_zero = zero == kNoValue ? kNoValue : converted(zero, kOnnxI16);
+      const ValueId zero = input(g_.node(id), 2),
+                    wide_zero = zero == kNoValue ? kNoValue : converted(zero, kOnnxI16);
       Node& node = g_.node(id);
       node.inputs[0] = wide;
       if (zero != kNoValue) node.inputs[2] = wide_zero;

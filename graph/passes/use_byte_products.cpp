@@ -300,8 +300,8 @@ class UseByteProducts : private ByteProducts {
     if (on_gpu_ || node.attributes.integer("group", 1) > 1 || rows_of(node, dims[0]) < kFewPlaces) return 0;
     const std::vector<int64_t> kernel(dims.begin() + 2, dims.end());
     const int64_t filled = filled_words(
-        words, kernel, node.attributes.integers("dilations", std::vector<int64_t>(kernel.size(), 1)),
-        left_, t_);
+        words, kernel, node.attributes.integers("dilations", std::vector<int64_t>(kernel.size(), 1)), left_,
+        t_);
     return filled > words ? filled : 0;
   }
 
@@ -382,9 +382,10 @@ class UseByteProducts : private ByteProducts {
     const std::vector<int64_t> shape = static_shape(item);
     const auto count = static_cast<size_t>(static_count(item));
     const ElementType element = type(a).element;
-    return g_.add_constant(name_ + ".ones", byte_size(element) == 1
-                                                ? Constant::of(element, shape, std::vector<uint8_t>(count, 1))
-                                                : Constant::of(element, shape, std::vector<int16_t>(count, 1)));
+    return g_.add_constant(name_ + ".ones",
+                           byte_size(element) == 1
+                               ? Constant::of(element, shape, std::vector<uint8_t>(count, 1))
+                               : Constant::of(element, shape, std::vector<int16_t>(count, 1)));
   }
   // -zero * sums of weights.
   ValueId later_offset(const Zero& zero, ValueId sums) {

@@ -76,13 +76,15 @@ const Rule<Call> kCallRules[] = {
        return (left == Type{ElementType::i32, 4} || is_by_element) && n.args[1].type() == Type{ElementType::i32, 2} &&
               n.args[2].type() == sum;
      }},
-    {"dot4_u8i8 (dot4_i8u8, dot4_i8i8) takes i32xn, u8x4 (i8x4) and i8x4n (u8x4n), dot2_i16i8 i32xn, i16x2 and "
+    {"dot4_u8i8 (dot4_i8u8, dot4_i8i8) takes i32xn, u8x4 (i8x4) and i8x4n (u8x4n), dot2_i16i8 i32xn, i16x2 "
+     "and "
      "i8x2n, dot2_bf16 f32xn, bf16x2 and bf16x2n, for n = 4, 8 or 16",
      [](const Call& n) {
        if (class_of(n.function) != IntrinsicClass::dot) return true;
        const Type sum = n.args[0].type();
        const ElementType left = left_element(n.function), right = right_element(n.function);
-       return sum.element == sum_element(n.function) && (sum.lanes == 4 || sum.lanes == 8 || sum.lanes == 16) &&
+       return sum.element == sum_element(n.function) &&
+              (sum.lanes == 4 || sum.lanes == 8 || sum.lanes == 16) &&
               n.args[1].type() == Type{left, dot_elements(n.function)} &&
               n.args[2].type() == Type{right, dot_elements(n.function) * sum.lanes};
      }},

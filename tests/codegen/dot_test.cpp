@@ -27,11 +27,12 @@ constexpr Form kForms[] = {{"dot4_u8i8_i32x16", 16, "u8", "i8", 4, "cpu:icelake-
 // Sums of 4 rows and 2 vectors of columns, over 20 products.
 tensor::Func plain(const Form& form) {
   const int columns = 2 * form.lanes, words = 20 / form.parts;
-  return parse(text("func dot(x: ", form.left, "[4, 20], w: ", form.right, "[2, ", words, ", ", form.lanes, ", ", form.parts,
-                    "], z: i32[4, ", columns, "]) -> (y: i32[4, ", columns, "]) {\n", "for i in 4 { for j in ", columns,
-                    " { for k in 20 { block y(a = i: spatial 4, b = j: spatial ", columns,
-                    ", c = k: reduce 20) { init { y[a, b] = z[a, b] } y[a, b] = y[a, b] + i32(x[a, c]) * i32(w[b // ",
-                    form.lanes, ", c // ", form.parts, ", b %% ", form.lanes, ", c %% ", form.parts, "]) } } } }\n}"));
+  return parse(text(
+      "func dot(x: ", form.left, "[4, 20], w: ", form.right, "[2, ", words, ", ", form.lanes, ", ",
+      form.parts, "], z: i32[4, ", columns, "]) -> (y: i32[4, ", columns, "]) {\n", "for i in 4 { for j in ",
+      columns, " { for k in 20 { block y(a = i: spatial 4, b = j: spatial ", columns,
+      ", c = k: reduce 20) { init { y[a, b] = z[a, b] } y[a, b] = y[a, b] + i32(x[a, c]) * i32(w[b // ",
+      form.lanes, ", c // ", form.parts, ", b %% ", form.lanes, ", c %% ", form.parts, "]) } } } }\n}"));
 }
 
 tensor::Func scheduled(const Form& form) {
