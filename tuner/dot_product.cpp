@@ -58,8 +58,7 @@ std::optional<DotProduct> dot_product(const BlockInfo& info, const Target& targe
   if (!info.axes[parts].is_reduce || info.axes[parts].extent != word ||
       std::count_if(info.axes.begin(), info.axes.end(), is_reduce) < 2)
     return std::nullopt;
-  const bool is_apart = byte_size(left) == 1 && takes_bytes_apart(target);
-  DotProduct dot{instruction->name, is_apart, left, info};
+  DotProduct dot{instruction->name, left, info};
   BlockInfo& out = dot.info;
   bool has_columns = false;
   for (Access& load : out.loads) {

@@ -13,7 +13,6 @@ namespace mcc::tuner {
 
 struct DotProduct {
   std::string instruction;
-  bool takes_bytes_apart = false;  // tensor/instructions.h
   ElementType left = ElementType::u8;  // of a word's elements
   // The block without its innermost reduction, over words.
   BlockInfo info;

@@ -39,14 +39,10 @@ double scalar_cycles(int64_t rows, const TileProblem& p, const Target& t) {
 // take a third longer for the same products than those of 8 x 3 or 14 x 2, which load half as much.
 constexpr double kLoadsPerCycle = 1.5;
 
-// Operations on bytes taken apart: two products and two sums for each vector of sums, a broadcast operand's two parts for each row,
-// three shifts for each vector of the other. Half as many again as there are ports that multiply take them.
+// Operations on bytes that are widened: a product and a sum for each vector of sums, a shuffle for each of the vector operand. Half as many
+// again as there are ports that multiply take them. (A Zen 3 makes three in a cycle: tiles of 6 x 2, 5 x 2 and 3 x 3 are alike, those of 4 x 3
+// and 3 x 4, which registers do not hold, take half as long again.)
 constexpr double kPortsPerMultiplier = 1.5;
-double apart_cycles(int64_t rows, int64_t vectors, const Target& t) {
-  return static_cast<double>(4 * rows * vectors + 2 * rows + 3 * vectors) / (kPortsPerMultiplier * t.fma_ports);
-}
-
-// Where only the vectors are widened: a product and a sum for each vector of sums, and a shuffle for each of the other.
 double widened_cycles(int64_t rows, int64_t vectors, const Target& t) {
   return static_cast<double>(2 * rows * vectors + vectors) / (kPortsPerMultiplier * t.fma_ports);
 }
@@ -54,9 +50,7 @@ double widened_cycles(int64_t rows, int64_t vectors, const Target& t) {
 double step_cycles(int64_t rows, int64_t vectors, double loads_per_cycle, const TileProblem& p,
                    const Target& t) {
   const bool shared = p.is_shared_scalar;
-  double fma = p.takes_bytes_apart ? apart_cycles(rows, vectors, t)
-               : p.widens_bytes    ? widened_cycles(rows, vectors, t)
-                                   : static_cast<double>(rows * vectors) / t.fma_ports;
+  double fma = p.widens_bytes ? widened_cycles(rows, vectors, t) : static_cast<double>(rows * vectors) / t.fma_ports;
   double loads = static_cast<double>(shared ? rows + vectors : rows * vectors + vectors) / loads_per_cycle;
   return std::max({fma, loads, static_cast<double>(t.fma_latency)});
 }
@@ -119,11 +113,8 @@ std::vector<TileSize> legal_tiles(const TileProblem& p, const Target& t) {
     int64_t most = p.is_shared_scalar ? 28 : std::max<int64_t>(1, registers / (2 * vectors));
     auto cycles_of = p.has_open_rows ? open_panel_cycles : panel_cycles;
     for (int64_t rows = 1; rows <= (p.has_open_rows ? most : std::min<int64_t>(p.rows, most)); ++rows) {
-      // Of bytes taken apart both halves are there, of a row's as well; a product that is not added at once is, next to a row's.
-      int64_t operands = p.takes_bytes_apart  ? 2 * vectors + 2
-                         : p.widens_bytes     ? vectors + 1
-                         : p.is_shared_scalar ? vectors
-                                              : 1;
+      // A product of widened bytes that is not added at once is there as well.
+      int64_t operands = p.widens_bytes ? vectors + 1 : p.is_shared_scalar ? vectors : 1;
       if (rows * vectors + operands > registers) break;
       // Rows are spread evenly over the tiles that this many at most make.
       int64_t count = (p.rows + rows - 1) / rows;
