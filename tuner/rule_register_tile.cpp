@@ -508,9 +508,8 @@ class RegisterTile {
 
   // Whether rows read scalars, in the steps of the innermost sum, that others of them read in other steps: windows of pictures whose places lie
   // one behind the other. Of steps that are unrolled LLVM keeps such scalars for all who read them, once they are vectors, which
-  // registers do not hold. (7 x 7 convolution of 3 channels with a stride of 2 on a Zen 3: 5.6 ms unrolled, 2.6 not; 5 x 5 1.02 and 0.68, 3 x 3
-  // 0.57 and 0.58.)
-  static constexpr int64_t kMostShared = 3;
+  // registers do not hold. (Convolutions of 3 channels on a Zen 3, unrolled and not: 7 x 7 with a stride of 2 5.6 and 2.6 ms, 5 x 5 1.02 and
+  // 0.68, 3 x 3 in tiles of 4 x 3, next to which one register is free, 0.40 and 0.23; of 6 x 2, next to which two are, 0.57 and 0.58.)
   bool rows_share_scalars() const {
     if (!shared_scalar_ || roles_.row < 0) return false;
     const auto row = static_cast<size_t>(roles_.row), step = static_cast<size_t>(roles_.reduce.back());
@@ -532,7 +531,8 @@ class RegisterTile {
       return;
     }
     int64_t preferred = last * unrolled <= 160 ? last : last % 4 == 0 ? 4 : last % 2 == 0 ? 2 : 1;
-    if (rows_share_scalars() && last > kMostShared) preferred = 1;
+    const bool has_room = last <= 3 && unrolled + tile_.vectors + 2 <= t_.vector_registers;
+    if (rows_share_scalars() && !has_room) preferred = 1;
     std::vector<int64_t> options;
     for (int64_t n = 1; n <= last; ++n) {
       if (n == preferred || ((n <= 4 || n == 8 || n == 16) && last % n == 0 && n * unrolled <= 320)) options.push_back(n);

@@ -87,8 +87,14 @@ TEST(Bytes, OfWhatIsRounded) {
             text("max(min(", rounded, " + 13.0, 127.0), -128.0)"),
             text("min(max(", rounded, ", 17.0), 90.0)"), text("max(", rounded, " + 3.0, -3.0)"),
             text("max(", rounded, " + 0.5, -2.5)"), text("min(", rounded, ", -5.0)"),
-            text("max(min(", rounded, " + 1.0, -7.0), 2.0)")})
-        outputs.emplace_back(to, text(to, "(", result, ")"));
+            text("max(min(", rounded, " + 1.0, -7.0), 2.0)")}) {
+        const std::string bytes = text(to, "(", result, ")");
+        outputs.emplace_back(to, bytes);
+        // Bytes that are widened at once.
+        outputs.emplace_back("i32", text("i32(", bytes, ") - 7"));
+        outputs.emplace_back("i16", text("i16(", bytes, ")"));
+        outputs.emplace_back("u64", text("u64(", bytes, ")"));
+      }
     }
   }
   expect_operations(in, outputs, 8);

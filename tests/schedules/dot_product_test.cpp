@@ -153,7 +153,7 @@ constexpr Machine kMachines[] = {{"avx512vnni", "+avx2,+avx512vnni", 512, 32, tr
                                  {"avx2", "+avx2", 256, 16, true},
                                  {"avx512", "+avx2,+avx512f", 512, 32, false},
                                  {"avx512bw", "+avx2,+avx512f,+avx512bw", 512, 32, true},
-                                 {"sse4.1", "+sse4.1", 128, 16, true},
+                                 {"sse41", "+sse4.1", 128, 16, true},
                                  {"sm_75", "", 128, 32, true},
                                  {"sm_80", "", 128, 32, true}};
 constexpr size_t kCpus = 7;  // come first

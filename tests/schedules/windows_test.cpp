@@ -96,5 +96,60 @@ TEST(Windows, MayPassOverPanelsOutside) {
   lower_and_compare(kernels[0], draft.schedule, target, lowered);
 }
 
+// A CPU with vectors of eight numbers, in sixteen registers.
+Target avx2_target() {
+  Target t = avx512_target();
+  t.vector_bits = 256;
+  t.vector_registers = 16;
+  return t;
+}
+
+// The trace of the kernel with this block, which is compared with its function.
+std::string checked_trace(const std::string& graph, const std::string& block, const Target& target) {
+  for (const Func& kernel : kernels_of(graph, target)) {
+    if (to_text(kernel).find("block " + block + "(") == std::string::npos) continue;
+    const Schedule schedule = tuner::default_schedule(kernel, target);
+    Func lowered;
+    lower_and_compare(kernel, schedule, target, lowered);
+    return to_text(schedule.trace());
+  }
+  ADD_FAILURE() << "no kernel with " << block;
+  return "";
+}
+
+// Places of a line that several rows of a tile read: kept in registers from step to step only where some are free.
+TEST(Windows, KeepWhatRowsShareWhereRegistersAreFree) {
+  struct Case {
+    int columns, taps, stride;
+    bool is_unrolled;
+  };
+  for (const auto& [columns, taps, stride, is_unrolled] :
+       {Case{16, 3, 1, true}, {24, 3, 2, false}, {16, 5, 1, false}, {16, 7, 2, false}, {16, 4, 4, true}}) {
+    const std::string trace =
+        checked_trace(text("graph g(%x: f32[1, 3, 28, 28]) {\n  %w: f32[", columns, ", 3, ", taps, ", ", taps,
+                           "] random\n  %y = Conv(%x, %w) {strides = [", stride, ", ", stride, "]}\n  return %y\n}\n"),
+                      "conv", avx2_target());
+    EXPECT_EQ(missing(trace, R"(unroll(loop="conv.r2")").empty(), is_unrolled) << taps << " taps\n" << trace;
+  }
+}
+
+// Copies of pieces of lines: what one of them takes counts, not what a band does.
+TEST(Windows, WidenPiecesOfLinesInTheNearestCache) {
+  Target target = avx2_target();
+  target.features = "+avx2";
+  target.l1.bytes = 4 << 10;
+  const std::string trace = checked_trace(R"(graph g(%x: u8[1, 32, 17, 57]) {
+  %s: f32[] = [0.5]
+  %z: u8[] = [3]
+  %w: i8[32, 1, 3, 3] random
+  %ws: f32[32] random 0.01 0.02
+  %wz: i8[] = [0]
+  %y = QLinearConv(%x, %s, %z, %w, %ws, %wz, %s, %z) {group = 32, strides = [2, 2], pads = [1, 1, 1, 1]}
+  return %y
+})",
+                                          "depthwise", target);
+  EXPECT_EQ(missing(trace, R"(compute_at(block="pad", loop="depthwise.outer")"), "");
+}
+
 }  // namespace
 }  // namespace mcc::test
