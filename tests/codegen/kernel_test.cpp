@@ -31,8 +31,8 @@ tensor::Target target(const std::string& name) {
   return *t;
 }
 
-// The loop (label to backward jump) with the most FMAs: its lines.
-std::vector<std::string> inner_loop(const std::string& assembly) {
+// The loop (label to backward jump) with the most of such instructions: its lines.
+std::vector<std::string> inner_loop(const std::string& assembly, const std::string& instruction = "vfmadd") {
   std::vector<std::string> lines, best;
   size_t best_count = 0;
   std::istringstream in(assembly);
@@ -42,8 +42,8 @@ std::vector<std::string> inner_loop(const std::string& assembly) {
     bool is_jump_back = line.starts_with("\tj") && !lines.empty() &&
                         line.find(lines[0].substr(0, lines[0].find(':'))) != std::string::npos;
     if (!is_jump_back) continue;
-    auto count = static_cast<size_t>(std::count_if(lines.begin(), lines.end(), [](const std::string& l) {
-      return l.find("vfmadd") != std::string::npos;
+    auto count = static_cast<size_t>(std::count_if(lines.begin(), lines.end(), [&](const std::string& l) {
+      return l.find(instruction) != std::string::npos;
     }));
     if (count > best_count) best = lines;
     best_count = std::max(best_count, count);
@@ -103,6 +103,49 @@ INSTANTIATE_TEST_SUITE_P(
       std::replace_if(name.begin(), name.end(), [](char ch) { return !std::isalnum(ch); }, '_');
       return name;
     });
+
+// 6 rows of two vectors of sums of 128 products of i16 and i8, four steps of two at a time.
+tensor::Func widened_tile() {
+  using namespace tensor;
+  FuncBuilder b("product");
+  Buffer x = b.input("x", ElementType::i16, {6, 128});
+  Buffer w = b.input("w", ElementType::i8, {64, 16, 2});
+  auto wide = [](const Expr& e) { return cast(ElementType::i32, e); };
+  Buffer sum = b.reduce("sum", ElementType::i32, {6, 16}, {64, 2}, Reducer::sum, [&](Axes s, Axes r) {
+    return wide(load(x, {s[0], r[0] * 2 + r[1]})) * wide(load(w, {r[0], s[1], r[1]}));
+  });
+  Buffer y = b.compute("y", ElementType::i32, {6, 16}, [&](Axes s) { return load(sum, {s[0], s[1]}) + 1; });
+  Result<Trace> steps = parse_trace(R"(set_scope(buffer="sum", scope="registers")
+split(loop="sum.i1", factors=[2, 8], names=["sum.vec", "sum.lane"])
+split(loop="sum.r0", factors=[16, 4], names=["sum.k", "sum.u"])
+reorder(loops=["sum.k", "sum.u", "sum.i0", "sum.vec", "sum.lane", "sum.r1"])
+decompose_reduction(block="sum", loop="sum.k")
+tensorize(loop="sum.lane", instruction="dot2_i16i8_i32x8")
+unroll(loop="sum.u")
+unroll(loop="sum.i0")
+unroll(loop="sum.vec")
+unroll(loop="sum.init.i0")
+unroll(loop="sum.init.vec")
+vectorize(loop="sum.init.lane")
+split(loop="y.i1", factors=[2, 8], names=["y.vec", "y.lane"])
+unroll(loop="y.i0")
+unroll(loop="y.vec")
+vectorize(loop="y.lane")
+)");
+  MCC_CHECK(steps.ok(), to_text(steps.errors()));
+  Schedule schedule(b.finish({y}));
+  Outcome outcome = schedule.replay(*steps);
+  MCC_CHECK(outcome, outcome.detail);
+  return schedule.func();
+}
+
+// Products are added to the sums one after the other: added to each other first, they would need registers of their own.
+TEST(Kernel, IntegersAreSummedInTheOrderOfTheSchedule) {
+  const std::vector<std::string> loop = inner_loop(emit(widened_tile(), target("cpu:haswell")).assembly, "vpmaddwd");
+  EXPECT_EQ(count_lines(loop, "vpmaddwd"), 48) << join(loop, "\n");
+  EXPECT_EQ(count_lines(loop, "vpmovsxbw"), 8) << join(loop, "\n");
+  EXPECT_EQ(count_lines(loop, "(%rsp") + count_lines(loop, "(%rbp"), 0) << join(loop, "\n");
+}
 
 TEST(Kernel, TiledMatmulsWithTailsAreRight) {
   for (const tensor::Target& t : test_targets()) {
