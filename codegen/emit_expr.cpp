@@ -217,8 +217,8 @@ llvm::Value* KernelEmitter::on(const VectorReduce& n) {
 }
 
 // vdpbf16ps; vpmaddwd of numbers of 16 bits and bytes that are widened (vpmovsxbw); or vpdpbusd: bytes of the second operand unsigned,
-// of the third one signed; no sum saturates. Without it two products of pairs of 16-bit numbers: the even bytes of both operands, and
-// the odd ones.
+// of the third one signed; no sum saturates. Without it products of pairs of bytes where the unsigned ones are small (vpmaddubsw, whose sums of
+// two saturate otherwise), else two products of pairs of 16-bit numbers: the even bytes of both operands, and the odd ones.
 llvm::Value* KernelEmitter::emit_dot(const Call& n) {
   const int lanes = n.type.lanes;
   Value* sums = emit(n.args[0]);
@@ -248,6 +248,13 @@ llvm::Value* KernelEmitter::emit_dot(const Call& n) {
   if (n.function == Intrinsic::dot4_i8u8) std::swap(a, b);
   if (takes_bytes_apart(target_)) {
     MCC_CHECK(lanes == 8, "a dot product of ", lanes, " lanes of bytes taken apart");
+    const auto* unsigned_side = n.args[n.function == Intrinsic::dot4_i8u8 ? 2 : 1].as<Load>();
+    if (unsigned_side && small_bytes_.contains(unsigned_side->buffer.get())) {
+      LlvmType* bytes = llvm::FixedVectorType::get(b_.getInt8Ty(), 4U * static_cast<unsigned>(lanes));
+      Value* pairs = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx2_pmadd_ub_sw, {},
+                                        {b_.CreateBitCast(a, bytes), b_.CreateBitCast(b, bytes)});
+      return b_.CreateAdd(sums, products(pairs, llvm::ConstantInt::get(halves, 1)));
+    }
     a = b_.CreateBitCast(a, halves);
     b = b_.CreateBitCast(b, halves);
     Value* even = products(b_.CreateAnd(a, 255), b_.CreateAShr(b_.CreateShl(b, 8), 8));

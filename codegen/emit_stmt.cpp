@@ -7,6 +7,7 @@
 #include "codegen/kernel_emitter.h"
 #include "codegen/machine.h"
 #include "codegen/narrow_pairs.h"
+#include "codegen/small_bytes.h"
 #include "tensor/instructions.h"
 #include "tensor/kernel_abi.h"
 #include "tensor/passes/scope.h"
@@ -126,6 +127,7 @@ llvm::AllocaInst* KernelEmitter::entry_alloca(LlvmType* type, const std::string&
 }
 
 void KernelEmitter::emit(const Func& func, const std::string& symbol) {
+  small_bytes_ = buffers_of_small_bytes(func);
   symbol_ = symbol;
   collect_alias_scopes(func);
   LlvmType* ptr = b_.getPtrTy();

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "codegen/float_formats.h"
 #include "codegen/launch_plan.h"
@@ -49,6 +50,8 @@ class KernelEmitter {
     Value* worker = nullptr;        // the thread's number, of 32 bits, in a task
     bool in_task = false;
   };
+
+  std::unordered_set<const tensor::BufferNode*> small_bytes_;  // codegen/small_bytes.h
 
   // Expressions that have been written, sums of places made here among them: another one at the same address would be taken for it.
   std::vector<tensor::Expr> kept_;

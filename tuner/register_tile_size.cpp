@@ -50,7 +50,8 @@ double widened_cycles(int64_t rows, int64_t vectors, const Target& t) {
 double step_cycles(int64_t rows, int64_t vectors, double loads_per_cycle, const TileProblem& p,
                    const Target& t) {
   const bool shared = p.is_shared_scalar;
-  double fma = p.widens_bytes ? widened_cycles(rows, vectors, t) : static_cast<double>(rows * vectors) / t.fma_ports;
+  double fma =
+      p.widens_bytes ? widened_cycles(rows, vectors, t) : static_cast<double>(rows * vectors) / t.fma_ports;
   double loads = static_cast<double>(shared ? rows + vectors : rows * vectors + vectors) / loads_per_cycle;
   return std::max({fma, loads, static_cast<double>(t.fma_latency)});
 }

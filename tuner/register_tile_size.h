@@ -28,7 +28,8 @@ struct TileProblem {
   std::vector<int64_t> vector_choices;
   int64_t least_preferred = 1;  // vectors; analysis leaves narrower tiles to a search
   bool has_open_rows = false;   // there may be fewer or more of them: tiles are good for any number near this one
-  bool widens_bytes = false;    // the vector operand is of bytes that first become numbers of 16 bits (tensor/instructions.h)
+  bool widens_bytes =
+      false;  // the vector operand is of bytes that first become numbers of 16 bits (tensor/instructions.h)
 
   // What a product reads of the vector operand.
   int64_t vector_bytes(const tensor::Target& t) const { return t.vector_bits / (widens_bytes ? 16 : 8); }

@@ -515,7 +515,8 @@ class RegisterTile {
     const auto row = static_cast<size_t>(roles_.row), step = static_cast<size_t>(roles_.reduce.back());
     return std::any_of(info_.loads.begin(), info_.loads.end(), [&](const Access& l) {
       const int64_t by_step = l.strides[step], by_row = l.strides[row];
-      return l.strides[static_cast<size_t>(roles_.vector)] == 0 && by_step != 0 && by_row != 0 && by_row % by_step == 0 &&
+      return l.strides[static_cast<size_t>(roles_.vector)] == 0 && by_step != 0 && by_row != 0 &&
+             by_row % by_step == 0 &&
              std::abs(by_row) <= std::abs(by_step) * (extent(roles_.reduce.back()) - 1);
     });
   }

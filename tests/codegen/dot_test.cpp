@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "codegen/compiled.h"
+#include "tensor/build.h"
 #include "tensor/instructions.h"
 #include "tensor/passes/lower.h"
 
@@ -104,6 +105,59 @@ TEST(DotProducts, MeanTheSameToTheInterpreter) {
     ASSERT_TRUE(uses_dot(lowered)) << form.instruction;
     for (int seed = 0; seed < 6; ++seed)
       expect_same_meaning(f, lowered, inputs(f, seed));
+  }
+}
+
+// Bytes that the function makes by a mask, and products of four of them with signed ones.
+struct Masked {
+  tensor::Func plain, scheduled;
+};
+
+Masked masked(int64_t mask) {
+  using namespace tensor;
+  FuncBuilder b("product");
+  Buffer x = b.input("x", ElementType::i8, {3, 20});
+  Buffer w = b.input("w", ElementType::u8, {5, 8, 4});
+  Buffer bits = b.compute("bits", ElementType::u8, {5, 8, 4}, [&](Axes i) {
+    return binary(BinaryOp::bit_and, load(w, {i[0], i[1], i[2]}), constant_int({ElementType::u8, 1}, mask));
+  });
+  auto wide = [](const Expr& e) { return cast(ElementType::i32, e); };
+  Buffer y = b.reduce("y", ElementType::i32, {3, 8}, {5, 4}, Reducer::sum, [&](Axes s, Axes r) {
+    return wide(load(x, {s[0], r[0] * 4 + r[1]})) * wide(load(bits, {r[0], s[1], r[1]}));
+  });
+  Masked out{b.finish({y}), {}};
+  Result<Trace> steps = parse_trace(R"(reorder(loops=["y.i0", "y.r0", "y.i1", "y.r1"])
+decompose_reduction(block="y", loop="y.r0")
+tensorize(loop="y.i1", instruction="dot4_i8u8_i32x8")
+)");
+  MCC_CHECK(steps.ok(), to_text(steps.errors()));
+  Schedule schedule(out.plain);
+  Outcome outcome = schedule.replay(*steps);
+  MCC_CHECK(outcome, outcome.detail);
+  out.scheduled = schedule.func();
+  return out;
+}
+
+// Where no sum of two products can saturate, the instruction that saturates them takes their place.
+TEST(DotProducts, OfSmallBytesAreSummedInPairs) {
+  const tensor::Target target = *make_target("cpu:haswell");
+  for (const auto& [mask, is_small] : {std::pair{15, true}, {127, true}, {128, false}, {255, false}}) {
+    const Masked product = masked(mask);
+    EmitOptions options;
+    options.keep_assembly = true;
+    const Result<ObjectCode> object =
+        emit_object(tensor::lower(product.scheduled, target), "product", target, options);
+    ASSERT_TRUE(object.ok()) << to_text(object.errors());
+    EXPECT_EQ(object->assembly.find("vpmaddubsw") != std::string::npos, is_small) << mask;
+    if (!runs_here(target)) continue;
+    for (int seed = 0; seed < 4; ++seed) {
+      Memory memory = random_memory(product.plain, static_cast<uint64_t>(seed));
+      if (seed < 2) {
+        std::fill(memory[0].begin(), memory[0].end(), std::byte(seed == 0 ? 0x80 : 0x7f));
+        std::fill(memory[1].begin(), memory[1].end(), std::byte{255});
+      }
+      expect_same(product.plain, product.scheduled, target, memory);
+    }
   }
 }
 

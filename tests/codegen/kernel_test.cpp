@@ -141,7 +141,8 @@ vectorize(loop="y.lane")
 
 // Products are added to the sums one after the other: added to each other first, they would need registers of their own.
 TEST(Kernel, IntegersAreSummedInTheOrderOfTheSchedule) {
-  const std::vector<std::string> loop = inner_loop(emit(widened_tile(), target("cpu:haswell")).assembly, "vpmaddwd");
+  const std::vector<std::string> loop =
+      inner_loop(emit(widened_tile(), target("cpu:haswell")).assembly, "vpmaddwd");
   EXPECT_EQ(count_lines(loop, "vpmaddwd"), 48) << join(loop, "\n");
   EXPECT_EQ(count_lines(loop, "vpmovsxbw"), 8) << join(loop, "\n");
   EXPECT_EQ(count_lines(loop, "(%rsp") + count_lines(loop, "(%rbp"), 0) << join(loop, "\n");

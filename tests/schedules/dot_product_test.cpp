@@ -348,7 +348,8 @@ TEST(TileProducts, TakeLinesOfAnyWidth) {
 
 // Without an instruction of their own, products are of activations that a kernel before has widened, and stand next to the sums.
 TEST(DotProductTiles, FitTheRegisters) {
-  for (const auto& [features, bits, count] : {std::tuple{"+avx2,+avxvnni", 256, 1}, {"+avx2", 256, 2}, {"+sse4.1", 128, 2}}) {
+  for (const auto& [features, bits, count] :
+       {std::tuple{"+avx2,+avxvnni", 256, 1}, {"+avx2", 256, 2}, {"+sse4.1", 128, 2}}) {
     const Target target = target_of({"", features, bits, 16, true});
     std::vector<Func> kernels = kernels_of(R"(graph g(%a: u8[60, 256]) {
   %b: i8[256, 96] random
@@ -356,7 +357,8 @@ TEST(DotProductTiles, FitTheRegisters) {
   return %y
 })", target);
     ASSERT_EQ(kernels.size(), static_cast<size_t>(count));
-    EXPECT_THAT(to_text(tuner::default_schedule(kernels.back(), target).trace()), ::testing::HasSubstr("factors=[0, 6], names=[\"matmul.rows\""))
+    EXPECT_THAT(to_text(tuner::default_schedule(kernels.back(), target).trace()),
+                ::testing::HasSubstr("factors=[0, 6], names=[\"matmul.rows\""))
         << features;
   }
 }

@@ -125,10 +125,10 @@ TEST(Windows, KeepWhatRowsShareWhereRegistersAreFree) {
   };
   for (const auto& [columns, taps, stride, is_unrolled] :
        {Case{16, 3, 1, true}, {24, 3, 2, false}, {16, 5, 1, false}, {16, 7, 2, false}, {16, 4, 4, true}}) {
-    const std::string trace =
-        checked_trace(text("graph g(%x: f32[1, 3, 28, 28]) {\n  %w: f32[", columns, ", 3, ", taps, ", ", taps,
-                           "] random\n  %y = Conv(%x, %w) {strides = [", stride, ", ", stride, "]}\n  return %y\n}\n"),
-                      "conv", avx2_target());
+    const std::string trace = checked_trace(
+        text("graph g(%x: f32[1, 3, 28, 28]) {\n  %w: f32[", columns, ", 3, ", taps, ", ", taps,
+             "] random\n  %y = Conv(%x, %w) {strides = [", stride, ", ", stride, "]}\n  return %y\n}\n"),
+        "conv", avx2_target());
     EXPECT_EQ(missing(trace, R"(unroll(loop="conv.r2")").empty(), is_unrolled) << taps << " taps\n" << trace;
   }
 }
