@@ -61,6 +61,15 @@ ValueId ByteProducts::as_left(ValueId x) {
 
 void ByteProducts::share_widened() {
   const std::vector<std::vector<NodeId>> users = g_.users();
+  // What is computed of bytes alone may be looked up (graph/passes/tabulate_bytes.cpp), as long as they are bytes.
+  auto meet_others = [&](ValueId v) {
+    return std::all_of(
+        users[static_cast<size_t>(v)].begin(), users[static_cast<size_t>(v)].end(), [&](NodeId user) {
+          const std::vector<ValueId>& inputs = g_.node(user).inputs;
+          return std::any_of(inputs.begin(), inputs.end(),
+                             [&](ValueId i) { return i != v && i != kNoValue && !constant(i); });
+        });
+  };
   for (const auto& [x, wide] : widened_) {
     if (g_.value(x).producer < 0 || g_.is_output(x)) continue;
     const NodeId cast = g_.value(wide).producer;
@@ -71,7 +80,7 @@ void ByteProducts::share_widened() {
     const bool are_dequantized = std::all_of(others.begin(), others.end(), [&](NodeId id) {
       const Node& n = g_.node(id);
       return is_op(n, "DequantizeLinear") && n.inputs[0] == x && input(n, 2) != x &&
-             (input(n, 2) == kNoValue || constant(n.inputs[2]));
+             (input(n, 2) == kNoValue || constant(n.inputs[2])) && meet_others(n.outputs[0]);
     });
     if (!are_dequantized) continue;
     for (NodeId id : others) {
