@@ -1,6 +1,5 @@
-// Sums of products by dot products of words: four bytes (vpdpbusd, or two vpmaddwd), of two numbers of 16 bits and bytes (vpmaddwd), or two bf16
-// (vdpbf16ps). Which contractions have the
-// form, and what analysis says of them when a word counts as one element.
+// Sums of products by dot products of words: of four bytes (vpdpbusd, or two vpmaddwd), of two numbers of 16 bits with bytes (vpmaddwd), or of
+// two bf16 (vdpbf16ps). Which contractions have the form, and what analysis says of them when a word counts as one element.
 #pragma once
 
 #include <optional>
