@@ -19,7 +19,7 @@ double cycles_for(double bytes, const tensor::Cache& from, const Target& t) {
 // passes: of tiles over a panel, where they are few; the first finds it further away. 0: many.
 double fetch_cycles(int64_t vectors, int64_t passes, const TileProblem& p, const Target& t) {
   constexpr double kShown = 0.3;
-  const int64_t step = vectors * p.vector_bytes(t), panel = p.steps * step;
+  const int64_t step = vectors * vector_bytes(p.widens_bytes, t), panel = p.steps * step;
   if (panel <= t.l1.bytes / 2) return 0;
   const double far = cycles_for(static_cast<double>(step), t.l3, t),
                near = panel <= t.l2.bytes * 3 / 4 ? cycles_for(static_cast<double>(step), t.l2, t) : far;

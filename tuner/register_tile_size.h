@@ -30,10 +30,12 @@ struct TileProblem {
   bool has_open_rows = false;   // there may be fewer or more of them: tiles are good for any number near this one
   bool widens_bytes =
       false;  // the vector operand is of bytes that first become numbers of 16 bits (tensor/instructions.h)
-
-  // What a product reads of the vector operand.
-  int64_t vector_bytes(const tensor::Target& t) const { return t.vector_bits / (widens_bytes ? 16 : 8); }
 };
+
+// What a step of the sum reads of each vector of the operand.
+inline int64_t vector_bytes(bool widens_bytes, const tensor::Target& t) {
+  return t.vector_bits / (widens_bytes ? 16 : 8);
+}
 
 // Of the tiles that fit the registers. Per step of the reduction the larger of FMA issue, load issue and FMA latency;
 // plus the write-back; the last tile of the rows is lower, that of the vectors narrower. Asks "block.vectors" and "block.rows", and of several

@@ -556,7 +556,7 @@ class RegisterTile {
            std::any_of(roles_.rows.begin(), roles_.rows.end(), [&](int a) { return is_open(a); });
   }
   // Of the vector operand, in one step of the sum.
-  int64_t step_bytes() const { return tile_.vectors * tile_problem().vector_bytes(t_); }
+  int64_t step_bytes() const { return tile_.vectors * vector_bytes(dot_.widens_bytes(), t_); }
   int64_t panel_bytes() const { return info_.reduce * step_bytes(); }
   // Whether a panel is fetched while the tiles pass over the one before it: where both stay in the second-level cache, or the last one gives
   // back fast what does not.

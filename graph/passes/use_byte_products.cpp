@@ -284,7 +284,7 @@ class UseByteProducts : private ByteProducts {
     finish(id, e);
   }
 
-  // Dot products that take bytes apart are not twice as fast as products of f32, Winograd's algorithm multiplies less than half as often.
+  // Products of bytes that are widened are not twice as fast as those of f32, Winograd's algorithm multiplies less than half as often.
   bool is_faster_in_f32(const Node& node) const {
     if (strict_ || !tensor::takes_bytes_apart(t_)) return false;
     const std::optional<ConvProblem> problem = conv_problem(g_, node);

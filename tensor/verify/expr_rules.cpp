@@ -77,8 +77,7 @@ const Rule<Call> kCallRules[] = {
               n.args[2].type() == sum;
      }},
     {"dot4_u8i8 (dot4_i8u8, dot4_i8i8) takes i32xn, u8x4 (i8x4) and i8x4n (u8x4n), dot2_i16i8 i32xn, i16x2 "
-     "and "
-     "i8x2n, dot2_bf16 f32xn, bf16x2 and bf16x2n, for n = 4, 8 or 16",
+     "and i8x2n, dot2_bf16 f32xn, bf16x2 and bf16x2n, for n = 4, 8 or 16",
      [](const Call& n) {
        if (class_of(n.function) != IntrinsicClass::dot) return true;
        const Type sum = n.args[0].type();

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/compiled.h"
+#include "codegen/replayed.h"
 #include "support/text.h"
 #include "tensor/build.h"
 #include "tensor/passes/lower.h"
@@ -26,7 +27,7 @@ Product product(int64_t depth, const std::function<tensor::Expr(const tensor::Ex
   Buffer y =
       b.compute("y", ElementType::f32, {kRows, kLanes}, [&](Axes s) { return f(load(sum, {s[0], s[1]})); });
   Product out{b.finish({y}), {}};
-  Result<Trace> steps = parse_trace(R"(set_scope(buffer="sum", scope="registers")
+  out.scheduled = replayed(out.plain, R"(set_scope(buffer="sum", scope="registers")
 reorder(loops=["sum.r0", "sum.i0", "sum.i1"])
 decompose_reduction(block="sum", loop="sum.r0")
 unroll(loop="sum.i0")
@@ -35,12 +36,8 @@ unroll(loop="sum.init.i0")
 vectorize(loop="sum.init.i1")
 unroll(loop="y.i0")
 vectorize(loop="y.i1")
-)");
-  MCC_CHECK(steps.ok(), to_text(steps.errors()));
-  Schedule schedule(out.plain);
-  Outcome outcome = schedule.replay(*steps);
-  MCC_CHECK(outcome, outcome.detail);
-  out.scheduled = schedule.func();
+)")
+                      .func();
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include "codegen/compiled.h"
 #include "codegen/linker.h"
 #include "codegen/matmul.h"
+#include "codegen/replayed.h"
 #include "mcc/abi.h"
 #include "tensor/sizes.h"
 
@@ -115,7 +116,7 @@ tensor::Func widened_tile() {
     return wide(load(x, {s[0], r[0] * 2 + r[1]})) * wide(load(w, {r[0], s[1], r[1]}));
   });
   Buffer y = b.compute("y", ElementType::i32, {6, 16}, [&](Axes s) { return load(sum, {s[0], s[1]}) + 1; });
-  Result<Trace> steps = parse_trace(R"(set_scope(buffer="sum", scope="registers")
+  return replayed(b.finish({y}), R"(set_scope(buffer="sum", scope="registers")
 split(loop="sum.i1", factors=[2, 8], names=["sum.vec", "sum.lane"])
 split(loop="sum.r0", factors=[16, 4], names=["sum.k", "sum.u"])
 reorder(loops=["sum.k", "sum.u", "sum.i0", "sum.vec", "sum.lane", "sum.r1"])
@@ -131,12 +132,8 @@ split(loop="y.i1", factors=[2, 8], names=["y.vec", "y.lane"])
 unroll(loop="y.i0")
 unroll(loop="y.vec")
 vectorize(loop="y.lane")
-)");
-  MCC_CHECK(steps.ok(), to_text(steps.errors()));
-  Schedule schedule(b.finish({y}));
-  Outcome outcome = schedule.replay(*steps);
-  MCC_CHECK(outcome, outcome.detail);
-  return schedule.func();
+)")
+      .func();
 }
 
 // Products are added to the sums one after the other: added to each other first, they would need registers of their own.

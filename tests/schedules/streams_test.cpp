@@ -1,8 +1,7 @@
 // Weights that come from far away: few rows read them once, fetched ahead, and what is read several times stays in the second-level cache.
 #include <gtest/gtest.h>
 
-#include "schedules/optimized_kernels.h"
-#include "tuner/default_schedule.h"
+#include "schedules/default_trace.h"
 
 namespace mcc::test {
 namespace {
@@ -20,18 +19,9 @@ Target small_target() {
   return t;
 }
 
-// The trace of the kernel that has this block; what it makes is compared with the kernel as it was.
 std::string trace_of(const std::string& graph, const std::string& block,
                      const Target& target = small_target()) {
-  for (const Func& kernel : kernels_of(graph, target)) {
-    if (to_text(kernel).find("block " + block + "(") == std::string::npos) continue;
-    const Schedule schedule = tuner::default_schedule(kernel, target);
-    Func lowered;
-    lower_and_compare(kernel, schedule, target, lowered);
-    return to_text(schedule.trace());
-  }
-  ADD_FAILURE() << "no kernel with " << block;
-  return "";
+  return default_trace(graph, block, target);
 }
 
 bool has(const std::string& trace, const std::string& what) { return trace.find(what) != std::string::npos; }

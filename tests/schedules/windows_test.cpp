@@ -1,8 +1,7 @@
 // Windows over pictures with their channels last: panels of channels inside of the rows' loop, what is made for them in bands.
 #include <gtest/gtest.h>
 
-#include "schedules/optimized_kernels.h"
-#include "tuner/default_schedule.h"
+#include "schedules/default_trace.h"
 #include "tuner/rules.h"
 
 namespace mcc::test {
@@ -104,19 +103,6 @@ Target avx2_target() {
   return t;
 }
 
-// The trace of the kernel with this block, which is compared with its function.
-std::string checked_trace(const std::string& graph, const std::string& block, const Target& target) {
-  for (const Func& kernel : kernels_of(graph, target)) {
-    if (to_text(kernel).find("block " + block + "(") == std::string::npos) continue;
-    const Schedule schedule = tuner::default_schedule(kernel, target);
-    Func lowered;
-    lower_and_compare(kernel, schedule, target, lowered);
-    return to_text(schedule.trace());
-  }
-  ADD_FAILURE() << "no kernel with " << block;
-  return "";
-}
-
 // Places of a line that several rows of a tile read: kept in registers from step to step only where some are free.
 TEST(Windows, KeepWhatRowsShareWhereRegistersAreFree) {
   struct Case {
@@ -125,7 +111,7 @@ TEST(Windows, KeepWhatRowsShareWhereRegistersAreFree) {
   };
   for (const auto& [columns, taps, stride, is_unrolled] :
        {Case{16, 3, 1, true}, {24, 3, 2, false}, {16, 5, 1, false}, {16, 7, 2, false}, {16, 4, 4, true}}) {
-    const std::string trace = checked_trace(
+    const std::string trace = default_trace(
         text("graph g(%x: f32[1, 3, 28, 28]) {\n  %w: f32[", columns, ", 3, ", taps, ", ", taps,
              "] random\n  %y = Conv(%x, %w) {strides = [", stride, ", ", stride, "]}\n  return %y\n}\n"),
         "conv", avx2_target());
@@ -138,7 +124,7 @@ TEST(Windows, WidenPiecesOfLinesInTheNearestCache) {
   Target target = avx2_target();
   target.features = "+avx2";
   target.l1.bytes = 4 << 10;
-  const std::string trace = checked_trace(R"(graph g(%x: u8[1, 32, 17, 57]) {
+  const std::string trace = default_trace(R"(graph g(%x: u8[1, 32, 17, 57]) {
   %s: f32[] = [0.5]
   %z: u8[] = [3]
   %w: i8[32, 1, 3, 3] random
