@@ -67,7 +67,8 @@ def export_zoo(names, folder):
     if not missing:
         return
     say(f"exporting {', '.join(missing)} (the first time this fetches PyTorch, several GB)")
-    for command in ([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", HERE / "requirements-zoo.txt"],
+    for command in ([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", HERE / "requirements-zoo.txt",
+                     "-c", HERE.parent / "scripts/constraints.txt"],
                     [sys.executable, HERE / "export_zoo.py", folder, *missing]):
         code, text, _, _ = run_measured(command, timeout=3600)
         if code != 0:
