@@ -562,16 +562,17 @@ class RegisterTile {
   // back fast what does not.
   bool fetches_next_panel() const {
     const bool stays = 2 * panel_bytes() <= t_.l2.bytes, comes_back = 2 * t_.l3.gb_per_s >= t_.l2.gb_per_s;
-    return tiles_per_panel_ >= 2 && !has_open_rows() && vector_operand_bytes() > t_.l1.bytes &&
-           (stays || comes_back);
+    return tiles_per_panel_ >= 2 && vector_operand_bytes() > t_.l1.bytes && (stays || comes_back);
   }
 
-  // Hints for what comes of the vector operand. steps: of the sum, in one iteration of the loop.
+  // Hints for what comes of the vector operand. steps: of the sum, in one iteration of the loop. Of an open number of rows both: the pieces
+  // that have all of a panel's tiles fetch the next one.
   void prefetch(const std::string& loop, int64_t steps) {
     const Access* panel = vector_operand();
     if (packing_ || panels_inside_ || !panel) return;
     const std::string name = panel->buffer.name();
-    prefetch_ahead(name, prefetch_panel(name, loop, steps), steps);
+    const auto [at, steps_of_it] = prefetch_panel(name, loop, steps);
+    prefetch_ahead(name, at, steps_of_it);
   }
 
   static constexpr std::array<int64_t, 9> kAhead = {0, 8, 16, 32, 48, 64, 96, 128, 192};
@@ -579,9 +580,10 @@ class RegisterTile {
   // A panel that one tile of rows passes over is read once, as fast as it comes from where the weights are: each of its lines is asked for
   // some steps ahead, as are those of panels that are not fetched while the tiles pass over the one before.
   void prefetch_ahead(const std::string& operand, const std::string& loop, int64_t steps) {
-    const int64_t ahead =
-        d_.decide.choose(info_.name + ".ahead", {kAhead.begin(), kAhead.end()},
-                         !fetches_next_panel() && vector_bytes_of_all() > t_.l1.bytes ? steps_ahead() : 0);
+    const int64_t ahead = d_.decide.choose(
+        info_.name + ".ahead", {kAhead.begin(), kAhead.end()},
+        (!fetches_next_panel() || has_open_rows()) && vector_bytes_of_all() > t_.l1.bytes ? steps_ahead()
+                                                                                          : 0);
     if (ahead == 0) return;
     try_step(d_, Annotate{"", loop, "prefetch_ahead", text(operand, " ", ceil_div64(ahead, steps))});
   }
@@ -601,9 +603,10 @@ class RegisterTile {
 
   // While the row tiles pass over a panel of the vector operand, the next one is fetched, a line every few steps. Weights
   // come from the last cache or from memory, whose latency the hardware's own prefetching hides only in part.
-  // Gives the innermost loop, which is another one where hints stand in every few of its iterations.
-  std::string prefetch_panel(const std::string& operand, const std::string& loop, int64_t steps) {
-    if (outer_loop_.empty() || tile_loop_ == outer_loop_) return loop;
+  // Gives the loop in which hints stand, and of how many steps an iteration of it is.
+  std::pair<std::string, int64_t> prefetch_panel(const std::string& operand, const std::string& loop,
+                                                 int64_t steps) {
+    if (outer_loop_.empty() || tile_loop_ == outer_loop_) return {loop, steps};
     int64_t lines = ceil_div64(panel_bytes(), t_.l2.line);
     int64_t steps_between = tiles_per_panel_ * info_.reduce / lines;  // at which each line is asked for once
     int64_t preferred = 1;
@@ -615,12 +618,11 @@ class RegisterTile {
       if (n <= steps_between) preferred = n;
     }
     int64_t every = d_.decide.choose(info_.name + ".prefetch", options, fetches_next_panel() ? preferred : 0);
-    if (every == 0) return loop;
-    std::string at = loop, inner = loop;
+    if (every == 0) return {loop, steps};
+    std::string at = loop;
     if (every > 1) {
       at = loop + ".o";
-      inner = loop + ".p";
-      must_step(d_, Split{loop, {0, every}, {at, inner}});
+      must_step(d_, Split{loop, {0, every}, {at, loop + ".p"}});
     }
     // The last tile is shorter: a piece of code of its own.
     const int64_t rows = extent(roles_.row);
@@ -629,7 +631,7 @@ class RegisterTile {
     must_step(d_, Annotate{"", at, "prefetch_next",
                            has_rest ? text(operand, " ", outer_loop_, " ", tiles_per_panel_)
                                     : text(operand, " ", outer_loop_)});
-    return inner;
+    return {at, steps * every};
   }
 
   void vectorize_tile() {

@@ -95,8 +95,7 @@ class PlacePrefetches : public ScopedMutator {
     const auto* loop = changed.as<For>();
     if (loop && (loop->annotations.contains(kNext) || loop->annotations.contains(kAhead))) {
       std::vector<Stmt> body = hints_of_next(n);
-      for (const Stmt& hint : hints_ahead(n))
-        body.push_back(hint);
+      if (body.empty()) body = hints_ahead(n);
       body.push_back(loop->body);
       Annotations rest = loop->annotations;
       rest.erase(kNext);

@@ -13,7 +13,8 @@ namespace mcc::tensor {
 // the others (a shorter tile), among which the lines are spread then.
 //
 // "prefetch_ahead" = "B N" asks that each iteration of the annotated loop itself fetches what the one N further on reads of B, into the
-// first-level cache: of a stream that is read once, whose end the beginning of the next part follows in memory.
+// first-level cache: of a stream that is read once, whose end the beginning of the next part follows in memory. Of a loop that carries both
+// the pieces of code do so for which the other hints cannot be placed: those of a number of iterations that only a run knows.
 //
 // Requires a function without blocks, before flatten_buffers. Places nothing where B or L is not there (steps may have
 // renamed them), where the part of the next one is not one run of elements, or not of constant size, where it is too large to be fetched a few

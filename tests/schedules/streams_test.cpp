@@ -1,7 +1,10 @@
 // Weights that come from far away: few rows read them once, fetched ahead, and what is read several times stays in the second-level cache.
 #include <gtest/gtest.h>
 
+#include <regex>
+
 #include "schedules/default_trace.h"
+#include "tensor/sizes.h"
 
 namespace mcc::test {
 namespace {
@@ -48,6 +51,26 @@ TEST(Streams, OfManyRowsFetchTheNextPanelWhereTwoFit) {
   const std::string trace = trace_of(product(96, 48, 256), "matmul");
   EXPECT_TRUE(has(trace, R"(key="prefetch_next")")) << trace;
   EXPECT_FALSE(has(trace, R"(key="prefetch_ahead")")) << trace;
+}
+
+// The kernel with its number of rows, which is typically as it was, left open.
+Func with_open_rows(const Func& kernel, int rows) {
+  const std::string source = std::regex_replace(to_text(kernel), std::regex(text("\\b", rows, "\\b")), "n");
+  Result<Func> open =
+      tensor::parse_func(std::regex_replace(source, std::regex(R"(^func (\w+)\()"), "func $1<n>("));
+  EXPECT_TRUE(open.ok()) << to_text(open.errors());
+  tensor::mark_sizes(*open, {{1, tensor::kLargestSize, rows}});
+  return *open;
+}
+
+// As of many rows where a run has them; how many tiles pass over a panel of the last ones only the run knows.
+TEST(Streams, OfAnOpenNumberOfRowsAreFetchedInBothWays) {
+  const std::vector<Func> kernels = kernels_of(product(95, 48, 256), small_target());
+  ASSERT_EQ(kernels.size(), 1U);
+  const Func open = with_open_rows(kernels[0], 95);
+  const std::string trace = to_text(tuner::default_schedule(open, small_target()).trace());
+  EXPECT_TRUE(has(trace, R"(key="prefetch_next")")) << trace;
+  EXPECT_TRUE(has(trace, R"(key="prefetch_ahead")")) << trace;
 }
 
 TEST(Streams, OfLargePanelsFetchTheNextOneWhereTheLastCacheIsFast) {
