@@ -267,6 +267,20 @@ TEST(LongSums, StayWholeWhereRowsStayInTheCacheOrSumsAreShort) {
   EXPECT_FALSE(is_divided(128, 128, 16 << 10));
 }
 
+// What parts sum up is written and read again: there are no more of them than the last cache holds.
+TEST(LongSums, AreInAsManyPartsAsTheLastCacheHolds) {
+  constexpr int64_t kRows = 512, kPanels = 100;
+  Target target = small_target();
+  target.l2 = {512 << 10, 8, 64, 150};
+  target.l3.bytes = 6 << 20;
+  const DefaultSchedule made = explained_default_schedule(panels(kRows, 4096, kPanels, target).func, target);
+  int64_t parts = 0;
+  for (const auto& [name, answer] : made.chosen)
+    if (name == "sum.parts") parts = answer[0];
+  EXPECT_GT(parts, 1);
+  EXPECT_LE(parts * kRows * kPanels * target.lanes(32) * 4, target.l3.bytes) << parts << " parts";
+}
+
 std::string default_trace(const Form& form, const Target& target) {
   return to_text(default_schedule(product(form), target).trace());
 }
