@@ -270,7 +270,8 @@ Result<ScheduleReport> choose_all_schedules(Prepared& p, const CompileOptions& o
         report->notes.push_back(std::move(note));
     }
     for (size_t i = 0; i < set.kernels.size(); ++i)
-      p.kernels.kernels[i].others.push_back({std::move(set.kernels[i].schedule), set.kernels[i].source, set.kernels[i].origin});
+      p.kernels.kernels[i].others.push_back({std::move(set.kernels[i].schedule), set.kernels[i].source,
+                                             set.kernels[i].origin, set.kernels[i].sizes});
   }
   return report;
 }

@@ -230,14 +230,14 @@ KernelSchedule about_rules(const tuner::DefaultSchedule& made) {
 
 // A person's schedule is for any number of rows.
 Chosen with_other_runs(Chosen chosen, const Kernel& kernel, const tensor::Target& target,
-                       ScheduleSource source) {
+                       ScheduleSource source, const std::vector<int64_t>& sizes) {
   auto add = [&](const tensor::Expr& condition, tuner::DefaultSchedule made, const std::string& unscheduled) {
     KernelSchedule about = about_rules(made);
     about.where = tensor::to_text(condition);
     chosen.others.push_back({condition, std::move(made.schedule), std::move(about), unscheduled});
   };
   if (source != ScheduleSource::file) {
-    for (tuner::OtherRows& rows : tuner::schedule_other_rows(kernel.func, target, chosen.schedule))
+    for (tuner::OtherRows& rows : tuner::schedule_other_rows(kernel.func, target, chosen.schedule, sizes))
       add(rows.condition, std::move(rows.made), kernel.text);
   }
   for (const graph::OtherKernel& other : kernel.other_runs) {
@@ -250,7 +250,7 @@ Chosen with_other_runs(Chosen chosen, const Kernel& kernel, const tensor::Target
 Chosen chosen_by_rules(tuner::DefaultSchedule made, const Kernel& kernel, const tensor::Target& target) {
   KernelSchedule about = about_rules(made);
   return with_other_runs({std::move(made.schedule), std::move(about), {}}, kernel, target,
-                         ScheduleSource::rules);
+                         ScheduleSource::rules, {});
 }
 
 Chosen by_default(Kernel& kernel, const tensor::Target& target) {
@@ -309,8 +309,8 @@ Status compile_first(Kernel& kernel, const KernelTargets& targets, const Compile
     return status;
   };
   if (!kernel.schedule) return compile(by_default(kernel, target));
-  Status status =
-      compile(with_other_runs(chosen(*kernel.schedule, kernel.origin), kernel, target, kernel.source));
+  Status status = compile(
+      with_other_runs(chosen(*kernel.schedule, kernel.origin), kernel, target, kernel.source, kernel.sizes));
   // A schedule may be legal and still ask for more memory than a kernel can have.
   if (status.ok() || options.locked || kernel.source == ScheduleSource::file) return status;
   leave_to_rules(kernel, to_text(status.errors()));
@@ -366,8 +366,8 @@ Result<size_t> compile_other(Kernel& kernel, size_t number, const tensor::Target
   };
   const OtherSchedule other = number < kernel.others.size() ? kernel.others[number] : OtherSchedule{};
   if (!other.schedule) return compile(by_default_for_other(kernel, target));
-  Result<size_t> variant =
-      compile(with_other_runs(chosen(*other.schedule, other.origin), kernel, target, other.source));
+  Result<size_t> variant = compile(
+      with_other_runs(chosen(*other.schedule, other.origin), kernel, target, other.source, other.sizes));
   if (variant.ok() || options.locked || other.source == ScheduleSource::file) return variant;
   kernel.refusal = text("for ", target.cpu, ": ", to_text(variant.errors()));
   return compile(by_default_for_other(kernel, target));

@@ -32,6 +32,7 @@ struct OtherSchedule {
   std::optional<tensor::Schedule> schedule;  // empty: the default rules decide
   ScheduleSource source = ScheduleSource::rules;
   std::string origin = kDefaultOrigin;
+  std::vector<int64_t> sizes;
 };
 
 // Parameters of a kernel that may be in the same memory: an input of the model that nobody else reads, and the output that becomes of it.
@@ -56,6 +57,7 @@ struct Kernel {
   std::optional<tensor::Schedule> schedule;
   ScheduleSource source = ScheduleSource::rules;
   std::string origin = kDefaultOrigin;  // where the schedule is from, for people
+  std::vector<int64_t> sizes;           // of the function's dimensions, at which it was found; of a log
   std::vector<OtherSchedule> others;  // for the GPUs of a list behind the first
   // Filled in by compile_kernels.
   std::vector<KernelSchedule> schedules;  // what was applied; those for GPUs in the order of the list, equal ones as one

@@ -141,6 +141,7 @@ Status use_log(KernelSet& set, const tensor::Target& target, const CompileOption
                                                          : ScheduleSource::log_nearest;
     kernel.origin = origin_of(match);
     kernel.schedule = std::move(match.schedule);
+    kernel.sizes = std::move(match.sizes);
   }
   if (missing.empty()) return done();
   missing.back().hint = text("--locked wants every kernel in ", options.tune_log, " for ", target.cores,

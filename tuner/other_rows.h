@@ -15,10 +15,11 @@ struct OtherRows {
 };
 
 // By analysis. For GPUs: of a function with a single product, or of reductions. For CPUs: a single row, of a product of two variables, or
-// with weights that are unpacked.
-// At most one of the conditions holds. Empty where no other number of rows is possible, or none has another schedule than this one for
-// typical sizes.
+// with weights that are unpacked; many rows, of a product with weights of typically few.
+// known: the schedule for all other runs, made for these sizes of the dimensions; for typical ones where there are none.
+// At most one of the conditions holds. Empty where no other number of rows is possible, or none has another schedule than the known one.
 std::vector<OtherRows> schedule_other_rows(const tensor::Func& f, const tensor::Target& target,
-                                           const tensor::Schedule& for_typical_sizes);
+                                           const tensor::Schedule& known,
+                                           const std::vector<int64_t>& sizes = {});
 
 }  // namespace mcc::tuner

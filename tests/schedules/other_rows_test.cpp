@@ -44,12 +44,30 @@ TEST(OtherRows, AreNoneWhereOneQueryIsTypicalOrNoneIs) {
   EXPECT_THAT(joined(product(kScores, "1..1 1..~128"), machine()).conditions, testing::IsEmpty());
 }
 
-// Weights are stored in the order that one schedule reads them in.
-TEST(OtherRows, AreNoneOfWeights) {
-  Func f = product("graph g(%x: f32[N, 256], %w: f32[256, 256]) {\n  %y = MatMul(%x, %w)\n  return %y\n}\n",
-                   "1..~128");
+constexpr const char* kLayer =
+    "graph g(%x: f32[N, 96]) {\n  %w: f32[96, 128] random\n  %y = MatMul(%x, %w)\n  %z = Relu(%y)\n  return "
+    "%z\n}\n";
+
+// With weights, in their one order, tiles of many rows are for large batches.
+TEST(OtherRows, OfALargeBatch) {
+  Func f = product(kLayer, "1..~4");
   mark_weights(f, {"x1"});
-  EXPECT_THAT(joined(f, machine()).conditions, testing::IsEmpty());
+  const Joined made = joined(f, machine());
+  EXPECT_THAT(made.conditions, testing::ElementsAre("N >= 9"));
+  expect_right_at(f, made.func, {{1}, {4}, {8}, {9}, {13}, {64}});
+}
+
+TEST(OtherRows, AreNoneWhereABatchIsLargeOrCannotBe) {
+  for (const char* sizes : {"1..~128", "1..8", "9..~12"})
+    EXPECT_THAT(joined(product(kLayer, sizes), machine()).conditions, testing::IsEmpty()) << sizes;
+}
+
+// A schedule that was measured with many rows is for these.
+TEST(OtherRows, AreNoneOfWhatWasMadeForALargeBatch) {
+  const Func f = product(kLayer, "1..~4");
+  const tuner::DefaultSchedule known = tuner::explained_default_schedule(f, machine());
+  EXPECT_THAT(tuner::schedule_other_rows(f, machine(), known.schedule, {4}), testing::SizeIs(1));
+  EXPECT_THAT(tuner::schedule_other_rows(f, machine(), known.schedule, {64}), testing::IsEmpty());
 }
 
 }  // namespace
