@@ -267,7 +267,9 @@ std::vector<OtherRows> schedule_other_rows(const Func& f, const Target& target, 
   const std::optional<std::vector<SizeRange>> ranges = sizes_of(f);
   // All read the weights where they are.
   if (f.dims.empty() || !ranges || !weight_orders(f, known.trace()).empty()) return {};
-  const std::vector<int64_t> typical = sizes.size() == f.dims.size() ? sizes : sizes_to_schedule(f);
+  const bool is_for_sizes =
+      sizes.size() == f.dims.size() && to_text(default_schedule(f, target).trace()) != to_text(known.trace());
+  const std::vector<int64_t> typical = is_for_sizes ? sizes : sizes_to_schedule(f);
   const std::optional<Loops> loops = loops_of(f, typical, target);
   if (!loops) return {};
   const Regimes regimes(f, *ranges, typical, *loops, target.kind == TargetKind::cuda);

@@ -16,7 +16,8 @@ struct OtherRows {
 
 // By analysis. For GPUs: of a function with a single product, or of reductions. For CPUs: a single row, of a product of two variables, or
 // with weights that are unpacked; many rows, of a product with weights of typically few.
-// known: the schedule for all other runs, made for these sizes of the dimensions; for typical ones where there are none.
+// known: the schedule for all other runs, found at these sizes of the dimensions. Without them it is for typical ones, as is the default
+// schedule at whatever sizes it turned out to be the best.
 // At most one of the conditions holds. Empty where no other number of rows is possible, or none has another schedule than the known one.
 std::vector<OtherRows> schedule_other_rows(const tensor::Func& f, const tensor::Target& target,
                                            const tensor::Schedule& known,
