@@ -32,7 +32,7 @@ struct Loops {
   std::string block;
   std::vector<std::string> rows, sum;
   bool is_product = false, are_others_open = false, has_batches = false;
-  bool unpacks_weights = false;
+  bool unpacks_weights = false, sums_integers = false;
   int64_t weights = 1;  // elements of the operand that all rows of a product share
 };
 
@@ -70,6 +70,7 @@ std::optional<Loops> loops_of(const Func& f, const std::vector<int64_t>& sizes, 
   out.block = info->name;
   out.is_product = product.has_value();
   out.unpacks_weights = unpacks_weights;
+  out.sums_integers = !is_float(info->store.buffer.element());
   out.has_batches = product && !product->g.is_empty();
   out.weights = product ? product->j.extent * product->k.extent : 0;
   const std::set<std::string> open = loops_without_extent(f);
@@ -154,7 +155,7 @@ class Regimes {
       if (!loops.is_product || !rows_.is_open()) return;
       if (!has_weights || loops.unpacks_weights) {
         add_single();
-      } else {
+      } else if (!loops.sums_integers) {
         add_many(loops.block);
       }
       return;
@@ -205,7 +206,7 @@ class Regimes {
 
   // Of a large batch, where tiles are for the few rows of a typical one, and would each read the weights again. (512 rows of 2816 x 1024 on a
   // Zen 3: 38.9 ms in tiles of 2 x 4 vectors, 30.3 in those of 6 x 2; 12 rows 0.89 and 0.69.) How large it is nobody knows, so that sums stay
-  // whole: parts of them would take several times the memory of the results.
+  // whole: parts of them would take several times the memory of the results. Bytes take a quarter of the weights' reads: 33 rows were slower.
   void add_many(const std::string& block) {
     constexpr int64_t kFew = 8, kMany = 127;
     const std::vector<int64_t> sizes = rows_.with(typical_, 1, kMany);

@@ -57,6 +57,12 @@ TEST(OtherRows, OfALargeBatch) {
   expect_right_at(f, made.func, {{1}, {4}, {8}, {9}, {13}, {64}});
 }
 
+TEST(OtherRows, AreNoneOfALargeBatchOfBytes) {
+  const char* layer =
+      "graph g(%x: u8[N, 96]) {\n  %w: i8[96, 128] random\n  %y = MatMulInteger(%x, %w)\n  return %y\n}\n";
+  EXPECT_THAT(joined(product(layer, "1..~4"), machine()).conditions, testing::IsEmpty());
+}
+
 TEST(OtherRows, AreNoneWhereABatchIsLargeOrCannotBe) {
   for (const char* sizes : {"1..~128", "1..8", "9..~12"})
     EXPECT_THAT(joined(product(kLayer, sizes), machine()).conditions, testing::IsEmpty()) << sizes;
