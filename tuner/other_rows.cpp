@@ -208,7 +208,7 @@ class Regimes {
   // Zen 3: 38.9 ms in tiles of 2 x 4 vectors, 30.3 in those of 6 x 2; 12 rows 0.89 and 0.69.) How large it is nobody knows, so that sums stay
   // whole: parts of them would take several times the memory of the results. Bytes take a quarter of the weights' reads: 33 rows were slower.
   void add_many(const std::string& block) {
-    constexpr int64_t kFew = 8, kMany = 127;
+    constexpr int64_t kFew = kBorders[1], kMany = 127;
     const std::vector<int64_t> sizes = rows_.with(typical_, 1, kMany);
     if (rows_.at(typical_) <= kFew && rows_.at(most_) > kFew && rows_.at(sizes) > kFew)
       list_.push_back({kFew, kAnyNumber, true_value(), sizes, {{block + ".parts", {1}}}});

@@ -562,7 +562,10 @@ class RegisterTile {
   // back fast what does not.
   bool fetches_next_panel() const {
     const bool stays = 2 * panel_bytes() <= t_.l2.bytes, comes_back = 2 * t_.l3.gb_per_s >= t_.l2.gb_per_s;
-    return tiles_per_panel_ >= 2 && vector_operand_bytes() > t_.l1.bytes && (stays || comes_back);
+    // Of an open number of rows those of a chunk; how many of them all are only a run knows.
+    const bool is_known =
+        !is_open(roles_.row) || tiles_per_panel_ < ceil_div64(extent(roles_.row), tile_.rows);
+    return tiles_per_panel_ >= 2 && is_known && vector_operand_bytes() > t_.l1.bytes && (stays || comes_back);
   }
 
   // Hints for what comes of the vector operand. steps: of the sum, in one iteration of the loop. Of an open number of rows both: the pieces
